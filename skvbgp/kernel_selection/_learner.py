@@ -22,7 +22,7 @@ from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._series import N_SERIES_KERNELS, list_series_kernels
 from skvbgp.kernel_selection._settings import COLLAPSED_ITERATIONS, DENSE_ROWS, KernelSettings
 from skvbgp.kernel_selection._start import SCREENING_ROWS, draw_sample
-from skvbgp.kernel_selection._state import LocalFit, State
+from skvbgp.kernel_selection._state import Candidate, LocalFit, State
 from skvbgp.kernel_selection._targets import PlainTarget, count_variants, make_targets
 from skvbgp.kernel_selection._training import (
     Climb,
@@ -88,29 +88,31 @@ class VBKSLearner(KernelSettings):
         pairs = list_series_kernels(X, y) if is_series else self.name_kernels()
         transforms = self._name_transforms(is_series, y)
         targets = make_targets(transforms, y.y, y.weight, normalize=self.normalize_y)
-        names, given = zip(*(pairs * len(targets)), strict=True)
-        kernels = tuple(bind(kernel, X.shape[1], self.owners) for kernel in given)
-        repeated = tuple(target for target in targets for _ in pairs)
-        return self._frame(X, y, names, kernels, repeated, seed, is_series)
+        given = [
+            (name, bind(kernel, X.shape[1], self.owners), target)
+            for target in targets
+            for name, kernel in pairs
+        ]
+        return self._frame(X, y, given, seed, is_series)
 
     def _frame(
         self,
         X: Array,
         y: Targets,
-        names: tuple[str, ...],
-        kernels: tuple[ColumnsKernel, ...],
-        targets: tuple[PlainTarget, ...],
+        given: Sequence[tuple[str, ColumnsKernel, PlainTarget]],
         seed: int,
         is_series: bool,
     ) -> State:
-        """State before training: everything that only the data decide."""
+        """State before training, of some kernels each with a target."""
         n, d = X.shape
         rng = np.random.RandomState(seed)
         summary = RunningScale.of(X, y.weight)
         check_unit(summary.unit, "X")
         shared = find_shared(d, self.owners)  # columns that are as they are
         origin, unit = np.where(shared, 0.0, summary.mean), np.where(shared, 1.0, summary.unit)
-        frames = tuple(Frame(origin, unit, target) for target in targets)
+        candidates = tuple(
+            Candidate(name, kernel, Frame(origin, unit, target)) for name, kernel, target in given
+        )
         m = self.n_inducing or (n if n <= DENSE_ROWS or is_series else _SPARSE_INDUCING)
         Z = None
         if not self._knows_bounds(n) or n > m:
@@ -118,12 +120,12 @@ class VBKSLearner(KernelSettings):
             near = (np.asarray(X[sample]) - origin) / unit
             Z = choose_inducing_inputs(near, m, rng, pick(y.weight, sample)) * unit
         index = np.sort(rng.choice(n, min(n, COLLAPSED_ROWS), replace=False))
-        scales = DataScales.of(*frames[0].scale(X[index], y[index]), self.owners)
+        scales = DataScales.of(*candidates[0].frame.scale(X[index], y[index]), self.owners)
         return State(
-            names=names,
-            kernels=kernels,
-            frames=frames,
-            log_jacobians=np.array([target.log_jacobian(y.y, y.weight) for target in targets]),
+            candidates=candidates,
+            log_jacobians=np.array(
+                [c.frame.target.log_jacobian(y.y, y.weight) for c in candidates]
+            ),
             Z=Z,
             scales=scales,
             seed=seed,
@@ -139,7 +141,7 @@ class VBKSLearner(KernelSettings):
 
     def search(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         """Search for all hyperparameters, from the start."""
-        fits = [LocalFit.fail("It was not reached.")] * len(state.names)
+        fits = [LocalFit.fail("It was not reached.")] * len(state.candidates)
         search = self._begin(state, X, y, fits, end_pass)
         every_row = self._is_collapsed(len(X))
         sample = None if state.is_series else draw_sample(state, X, y, every_row=every_row)
@@ -259,11 +261,11 @@ class VBKSLearner(KernelSettings):
         begins = knows_few and len(X) >= 2 * state.n_screened
         if begins and self._is_auto:
             return self.train(self._list_candidates(X, y, state.seed), X, y, end_pass)
-        targets = tuple(
-            frame.target.renewed(y.y, y.weight, normalize=self.normalize_y)
-            for frame in state.frames
-        )
-        fresh = self._frame(X, y, state.names, state.kernels, targets, state.seed, state.is_series)
+        given = [
+            (name, kernel, frame.target.renewed(y.y, y.weight, normalize=self.normalize_y))
+            for name, kernel, frame in state.candidates
+        ]
+        fresh = self._frame(X, y, given, state.seed, state.is_series)
         if begins:
             return self.train(fresh, X, y, end_pass)
         fresh = replace(fresh, fits=state.fits, n_screened=state.n_screened)
@@ -300,7 +302,7 @@ class VBKSLearner(KernelSettings):
         tasks = [(model,) for model in state.models]
         models: list[KernelModel] = []
         spread_each(add_rows, tasks, models.append, n_jobs=self.n_jobs, shared=(X, y))
-        jacobians = [frame.target.log_jacobian(y.y, y.weight) for frame in state.frames]
+        jacobians = [c.frame.target.log_jacobian(y.y, y.weight) for c in state.candidates]
         return self._judge_kept(
             replace(
                 state,
@@ -326,8 +328,8 @@ class VBKSLearner(KernelSettings):
         state = replace(search.state, fits=search.fits)
         bounds = state.local_bounds
         if not np.isfinite(bounds).any():
-            pairs = zip(state.names, state.fits, strict=True)
-            reasons = "; ".join(f"{name}: {fit.failure}" for name, fit in pairs)
+            pairs = zip(state.candidates, state.fits, strict=True)
+            reasons = "; ".join(f"{c.name}: {fit.failure}" for c, fit in pairs)
             raise NotPositiveDefiniteError(f"No kernel could be fitted. {reasons}")
         best = find_best(bounds, range(len(bounds)), self.top_k)
         kept = tuple(i for i in best if np.isfinite(bounds[i]))
@@ -355,7 +357,7 @@ class VBKSLearner(KernelSettings):
         assert state.belief is not None
         kernels = [
             (name, kernel.at(kernel.theta if fit.failure else fit.x[:-1]).of_inputs)
-            for name, kernel, fit in zip(state.names, state.kernels, state.fits, strict=True)
+            for (name, kernel, _), fit in zip(state.candidates, state.fits, strict=True)
         ]
         return {
             "kernels_": kernels,
@@ -367,7 +369,7 @@ class VBKSLearner(KernelSettings):
             "best_kernel_": kernels[state.kept[0]],
             "estimators_": list(state.models),
             "estimator_weights_": state.weights,
-            "transforms_": [frame.target.transform for frame in state.frames],
+            "transforms_": [c.frame.target.transform for c in state.candidates],
             "n_iter_": max(fit.n_iter for fit in state.fits),
             "n_samples_seen_": state.n,
         }

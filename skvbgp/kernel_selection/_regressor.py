@@ -372,7 +372,7 @@ def _summarise(state: State) -> str:
     whose = "" if model.transform == "identity" else " of log(y + c)"
     lines = [f"{model.name}{whose}, with belief {belief:.2f}, is the sum of"]
     extent = state.scales.extent
-    extent = extent[find_first_columns(len(extent), state.kernels[0].owners)]
+    extent = extent[find_first_columns(len(extent), state.candidates[0].kernel.owners)]
     lines += [f"- {phrase}" for phrase in describe(model.kernel, extent)]
     noise = np.sqrt(model.noise_variance)
     return "\n".join([*lines, f"- noise of standard deviation {noise:.3g}"])

@@ -17,6 +17,7 @@ from skvbgp.kernel_selection._bound import Statistics
 from skvbgp.kernel_selection._categories import ColumnsKernel
 from skvbgp.kernel_selection._posterior import KernelModel
 from skvbgp.kernel_selection._scales import DataScales, Frame
+from skvbgp.kernel_selection._targets import PlainTarget
 
 #: Draws of theta from q(theta).
 N_THETA_DRAWS = 16
@@ -50,13 +51,19 @@ class LocalFit(NamedTuple):
         return np.asarray(self.x + draws @ self.factor.T)
 
 
+class Candidate(NamedTuple):
+    """A kernel, for one of the transforms of y."""
+
+    name: str
+    kernel: ColumnsKernel  # at its first values
+    frame: Frame  # those of all candidates agree on the inputs
+
+
 @dataclass(frozen=True)
 class State:
     """What training knows and produces."""
 
-    names: tuple[str, ...]
-    kernels: tuple[ColumnsKernel, ...]  # bound to the inputs, at their first values
-    frames: tuple[Frame, ...]  # of each kernel: they differ by their targets
+    candidates: tuple[Candidate, ...]  # K, called kernels below
     log_jacobians: Array  # (K,) of y's transforms, over all rows
     Z: Array | None  # (m, d) centred; None is X
     scales: DataScales
@@ -85,14 +92,15 @@ class State:
     @property
     def frame(self) -> Frame:
         """One of the frames, which agree on the inputs."""
-        return self.frames[0]
+        return self.candidates[0].frame
 
     def by_frame(self, chosen: Iterable[int]) -> Iterator[tuple[Frame, list[int]]]:
         """Frames with the chosen kernels that have them."""
-        chosen = list(chosen)
-        frames = {self.frames[i].target: self.frames[i] for i in chosen}
-        for target, frame in frames.items():
-            yield frame, [i for i in chosen if self.frames[i].target == target]
+        members: dict[PlainTarget, list[int]] = {}
+        for i in chosen:
+            members.setdefault(self.candidates[i].frame.target, []).append(i)
+        for some in members.values():
+            yield self.candidates[some[0]].frame, some
 
     def inducing_inputs(self, X: Array) -> Array:
         """The inducing inputs, centred; all different rows of X if they are the rows."""
@@ -103,9 +111,7 @@ class State:
         kept = self.kept[:n]
         return replace(
             self,
-            names=tuple(self.names[i] for i in kept),
-            kernels=tuple(self.kernels[i] for i in kept),
-            frames=tuple(self.frames[i] for i in kept),
+            candidates=tuple(self.candidates[i] for i in kept),
             log_jacobians=self.log_jacobians[list(kept)],
             fits=tuple(self.fits[i] for i in kept),
             models=self.models[:n],
@@ -124,11 +130,11 @@ class State:
 
     def make_model(self, i: int, fit: LocalFit, Z: Array) -> KernelModel:
         """The model of kernel i, whose fit has statistics of all rows."""
-        frame = self.frames[i]
+        name, kernel, frame = self.candidates[i]
         assert fit.statistics is not None
         return KernelModel(
-            self.names[i],
-            self.kernels[i].at(fit.x[:-1]),
+            name,
+            kernel.at(fit.x[:-1]),
             float(np.exp(fit.x[-1])) * frame.target.unit**2,
             Z + frame.origin,
             fit.points(self.seed),
@@ -137,7 +143,7 @@ class State:
         )
 
     def warn_of_failures(self) -> None:
-        for name, fit in zip(self.names, self.fits, strict=True):
+        for (name, *_), fit in zip(self.candidates, self.fits, strict=True):
             if fit.failure:
                 warnings.warn(
                     f"Kernel {name!r} could not be fitted and gets no belief. {fit.failure}",

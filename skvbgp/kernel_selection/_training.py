@@ -129,7 +129,7 @@ class KernelFits:
     def _replace(self, function: Task, shared: tuple[Any, ...], chosen: Iterable[int]) -> None:
         # kernels with many hyperparameters, which take longest, go first: no worker is left with
         # one of them at the end
-        order = sorted(chosen, key=lambda i: -len(self.state.kernels[i].theta))
+        order = sorted(chosen, key=lambda i: -len(self.state.candidates[i].kernel.theta))
         indices = iter(order)
         log = begin_log("kernels") or Log("kernels")
 
@@ -146,7 +146,7 @@ class KernelFits:
 
         # without statistics, which no task reads: they would go to every worker
         tasks = [
-            (self.state.kernels[i], self.fits[i]._replace(statistics=None))
+            (self.state.candidates[i].kernel, self.fits[i]._replace(statistics=None))
             for i in order[len(log.entries) :]
         ]
         for fit in list(log.entries):

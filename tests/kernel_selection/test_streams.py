@@ -72,7 +72,7 @@ def test_those_far_behind_are_not_trained_and_their_bounds_are_of_all_rows(calls
         assert np.array_equal(kernel.theta, before[i].theta) == (i != best)
     fitted = model._state
     for one in fitted.models:
-        i = fitted.names.index(one.name)
+        i = [other.name for other in fitted.candidates].index(one.name)
         assert_allclose(model.local_lower_bounds_[i], one._bound + fitted.log_jacobians[i])
 
 
