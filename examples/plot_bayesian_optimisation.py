@@ -132,13 +132,11 @@ def search(function, d, first, n, seed, model=None, choose=None):
 # %%
 # Each search twice, from different first evaluations; lines are the mean. In
 # the curved valley, which no single length scale fits, a belief over kernels
-# comes nearer; among four round wells scikit-learn's one kernel does. The
-# number of neighbours matters from thousands of evaluations on, when 128 make
-# an iteration short.
+# comes nearer; among four round wells scikit-learn's one kernel does.
 
 
 def make_model(d):
-    return VBGPRegressor(n_neighbors=128, random_state=0)
+    return VBGPRegressor(random_state=0)
 
 
 WAYS = {
