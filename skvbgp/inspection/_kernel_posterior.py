@@ -42,11 +42,11 @@ class KernelPosteriorDisplay:
     def from_estimator(
         cls, estimator: Any, *, max_kernels: int | None = 10, ax: Any = None, **kwargs: Any
     ) -> "KernelPosteriorDisplay":
-        """Chart of a fitted :class:`~skvbgp.VBKSRegressor`.
+        """Chart of a fitted estimator that has a belief about kernels.
 
         Parameters
         ----------
-        estimator : VBKSRegressor
+        estimator : VBGPRegressor, VBGPClassifier or VBKSRegressor
             Fitted; maybe at the end of a pipeline, or in a search.
         max_kernels : int or None, default=10
             Show at most so many kernels, those of the highest belief. None shows all.
