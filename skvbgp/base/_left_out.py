@@ -31,8 +31,8 @@ class LeavesOut(VariationalRegressor):
         """Predict rows that the model was trained on, each from all the others.
 
         The hyperparameters, their uncertainty, the belief about kernels, and inducing inputs or
-        frequencies stay as they were learned from all rows. What a row has added to the posterior
-        is subtracted, in closed form.
+        frequencies stay as they were learned from all rows, as do the mean and the unit of y. What
+        a row has added to the posterior is subtracted, in closed form.
 
         Parameters
         ----------

@@ -256,9 +256,9 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
     def loo_predict(self) -> tuple[Array, Array]:
         """Predict each training row from the others.
 
-        The hyperparameters and the belief in the kernels are those learned from all rows. Up to as
-        many rows as neighbours, it is exact and costs no more than a prediction; with more, a row
-        is predicted from its nearest others.
+        The hyperparameters, the belief in the kernels, and the mean and the unit of y are those of
+        all rows. Up to as many rows as neighbours, it is exact and costs no more than a prediction;
+        with more, a row is predicted from its nearest others.
 
         Returns
         -------
