@@ -102,9 +102,10 @@ class PredictsDistributions:
     ) -> Array:
         """Draw from the joint predictive distribution.
 
-        Draws are normal, with the moments of :meth:`predict`: mixtures, whose quantiles
-        `predict_quantiles` has, may be skewed or have heavier tails. `VBKSRegressor` draws from the
-        mixture itself, and `DecoupledGPRegressor` y by its likelihood, given normal draws of f.
+        Draws are normal, with the joint moments of :meth:`predict`: mixtures and errors whose shape
+        was learned, whose quantiles `predict_quantiles` has, may be skewed or have heavier tails.
+        `VBKSRegressor` draws from the mixture itself, and `DecoupledGPRegressor` y by its
+        likelihood, given normal draws of f.
 
         Parameters
         ----------
