@@ -156,7 +156,9 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
         infinity where the input is as it is given, as it is with kernels of your own.
 
     noise_variance_ : float
-        Variance of the noise, averaged over kernels, on the squared scale of y.
+        Variance of the noise, averaged over kernels, one number for all places, on the squared
+        scale of y. Where a place has a scale of its own (more than 400 rows), or noise varies with
+        the prediction, the variance of an observation may be below it.
 
     log_predictive_density_ : float
         Average log density of training rows, each left out in turn, under normal distributions
