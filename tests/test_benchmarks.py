@@ -5,8 +5,10 @@ import re
 import shutil
 import subprocess
 import sys
+from argparse import Namespace
 from importlib import import_module
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pytest
@@ -201,3 +203,31 @@ def test_a_stream_has_each_row_once_in_random_order(import_script, rng):
     assert row["RMSE of fit"] == 1.0 and row["RMSE of stream"] == row["ratio"] == 2.0
     assert_allclose(row["difference"], 1.5)  # (2^2 - 1^2) / 2
     assert_allclose(row["NLPD of stream"] - row["NLPD of fit"], 1.5)
+
+
+class Heavy(BaseEstimator):
+    """Takes 50 MB for a while in its fit, and predicts 0 with std 1."""
+
+    def __init__(self, random_state):
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        self.shape_ = X.shape
+        taken = np.ones(50_000_000, dtype=np.int8)
+        sleep(0.05)
+        del taken
+        return self
+
+    def predict(self, X, return_std):
+        return np.zeros(len(X)), np.ones(len(X))
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
+def test_memory_of_a_fit_is_its_peak_above_that_before(import_script, monkeypatch):
+    monkeypatch.setattr(skvbgp, "VBGPRegressor", Heavy)
+    args = Namespace(rows=40, features=3, test_rows=7, estimator="VBGPRegressor")
+    row = import_script("many_rows").measure(args)
+    assert (row["rows"], row["inputs"], row["predictions"]) == (40, 3, 7)
+    assert_allclose(row["data MB"], 40 * 4 * 8 / 1e6)
+    assert 45.0 < row["more MB"] < 80.0
+    assert row["fit s"] > 0.05
