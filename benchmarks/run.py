@@ -107,7 +107,9 @@ TABLES = {
         "Where another regressor is better", "which_estimator.py", reads_data=False
     ),
     "small_data": Table(
-        "A hundred training rows", "small_data.py", sets={"--datasets": ["concrete", "airfoil"]}
+        "A hundred training rows",
+        "small_data.py",
+        sets={"--datasets": ["airfoil", "concrete", "bike", "protein"]},
     ),
     "series": Table(
         "Forecasts",

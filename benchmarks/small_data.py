@@ -15,9 +15,9 @@ import skvbgp
 
 def main():
     cli = parser(__doc__, data=True)
-    cli.add_argument("--datasets", nargs="+", default=["concrete", "airfoil"])
+    cli.add_argument("--datasets", nargs="+", default=["airfoil", "concrete", "bike", "protein"])
     cli.add_argument("--rows", type=int, default=100)
-    cli.add_argument("--draws", type=int, default=10)
+    cli.add_argument("--draws", type=int, default=20)
     cli.add_argument("--estimator", default="VBGPRegressor")
     args = cli.parse_args()
     estimator = getattr(skvbgp, args.estimator)
