@@ -567,3 +567,16 @@ def test_results_do_not_change_under_array_api_dispatch():
         env={**os.environ, "SCIPY_ARRAY_API": "1"},
     )
     assert run.stdout.split() == ["checked"] * len(INSTANCES), run.stderr[-2000:]
+
+
+@but_siblings("estimator", [e for e in FIRST if hasattr(e, "loo_predict")])
+def test_rows_left_out_are_known_less_well(estimator):
+    """Each family has literal twins; this is what all of them promise."""
+    X, y = make_data(60)
+    model = clone(estimator).fit(X, y)
+    keeps_rows = not inspect.signature(model.loo_predict).parameters
+    mean, std = model.loo_predict() if keeps_rows else model.loo_predict(X, y)
+    assert mean.shape == std.shape == y.shape
+    assert np.all(np.isfinite(mean)) and np.all(std > 0.0)
+    seen, seen_std = model.predict(X, return_std=True)
+    assert np.std(y - mean) > np.std(y - seen) and np.mean(std) > np.mean(seen_std)
