@@ -23,10 +23,13 @@ from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
 from skvbgp.gp._rows import weigh_inputs
 from skvbgp.gp._sample import Sample, Samples
+from skvbgp.gp._steep_lines import find_steep_start
 from skvbgp.kernels._candidates import add_lines, combine, follow, make_isotropic_kernel
 
 #: max_iter=None: iterations of a trial that starts from what another one has learned.
 FOLLOWING_ITERATIONS = 8
+#: The same of lines that do not start from what has been learned.
+_STEEP_ITERATIONS = 40
 
 
 class Trial(NamedTuple):
@@ -117,9 +120,16 @@ class Search(ABC):
         return self.trials[n_before:]
 
     def try_lines(self, trial: Trial, n_iter: int) -> None:
-        """Try a kernel plus straight lines."""
+        """Try a kernel plus straight lines, which may be steep."""
+        if self.stopped:
+            return
         name, kernel = add_lines(trial.name, trial.process.kernel, self.rows.d)
-        self.try_process(name, replace(trial.process, kernel=kernel), n_iter)
+        start = replace(trial.process, kernel=kernel)
+        steep = find_steep_start(start, self.groups, trial.trained.value)
+        if steep is None:
+            self.try_process(name, start, n_iter)
+        else:
+            self.try_process(name, steep, _STEEP_ITERATIONS)
 
     def try_process(self, name: str, process: Process, n_iter: int) -> None:
         """Train a process, and judge it."""

@@ -23,8 +23,6 @@ from skvbgp.gp._free_inputs import MANY_INPUTS, free_inputs
 from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._search import Found, Search, Trial
-from skvbgp.gp._steep_lines import find_steep_start
-from skvbgp.kernels._candidates import add_lines
 
 #: max_iter=None: iterations of a trial.
 _ITERATIONS = 40
@@ -97,16 +95,6 @@ class FewRowsSearch(Search):
     def _try_best_with_lines(self) -> None:
         """Try the best kernel plus straight lines: alone, it falls back to the mean far away."""
         self.try_lines(self._find_most_probable(), self._n_iter)
-
-    def try_lines(self, trial: Trial, n_iter: int) -> None:
-        """Try a kernel plus straight lines, which may be steep."""
-        name, kernel = add_lines(trial.name, trial.process.kernel, self.rows.d)
-        start, least = replace(trial.process, kernel=kernel), trial.trained.value + _LEAST_LEAD
-        steep = find_steep_start(start, self.groups, least)
-        if steep is None:
-            self.try_process(name, start, n_iter)
-        else:
-            self.try_process(name, steep, self._n_iter)
 
     def _try_isotropic_alone(self, starts: dict[str, Process]) -> None:
         """Try kernels with one length scale, or few; keep these, those or all others.

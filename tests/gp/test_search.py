@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp._optim.maximum import Trained, draw_processes, log_posterior, train
-from skvbgp.gp import _rows, _search_few
+from skvbgp.gp import VBGPRegressor, _rows, _search_few
 from skvbgp.gp._belief import measure_score, rank_mixture
 from skvbgp.gp._process import start_process
 from skvbgp.gp._rows import average_weights
@@ -134,3 +134,14 @@ def test_training_ends_at_a_maximum():
 def test_a_distance_in_between():
     weights = average_weights([RBF(scale).bind(2) for scale in ([1.0, 9.0], [9.0, 1.0])], 2)
     assert_allclose(weights[0], weights[1])
+
+
+@pytest.mark.parametrize("n", [60, pytest.param(420, marks=pytest.mark.thorough)])
+def test_lines_may_be_steep_and_noisy(n):
+    """The difference of inputs that are nearly equal, a hundredth of which differs."""
+    rng = np.random.default_rng(3)
+    a, difference, noise = rng.standard_normal((3, n + 50))
+    X = np.column_stack([a, a + 0.01 * difference, rng.standard_normal((n + 50, 4))])
+    y = difference + 0.2 * noise
+    model = VBGPRegressor(random_state=0, n_inducing=None).fit(X[:n], y[:n])
+    assert np.std(model.predict(X[n:]) - difference[n:]) < 0.12
