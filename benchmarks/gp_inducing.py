@@ -131,7 +131,25 @@ def factors(rng, n):
     return X, np.tanh(Z[:, 0] + 0.5 * Z[:, 1] * Z[:, 2]) + 0.3 * Z[:, 3], 1.4
 
 
-EVERY = few, additive, collinear, trend, two_scales, quadratic, friedman, hundred, factors
+def difference(rng, n):
+    """The difference of two of six inputs, which differ by a hundredth, and a wave."""
+    X, change = rng.standard_normal((n, 6)), rng.standard_normal(n)
+    X[:, 1] = X[:, 0] + 0.01 * change
+    return X, 0.5 * change + 3.0 * np.sin(2.0 * X[:, 2]), 0.1
+
+
+EVERY = (
+    few,
+    additive,
+    collinear,
+    trend,
+    two_scales,
+    quadratic,
+    friedman,
+    hundred,
+    factors,
+    difference,
+)
 SETS = {f.__name__: f for f in EVERY}
 
 

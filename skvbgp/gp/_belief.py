@@ -223,12 +223,17 @@ def judge_state(state: State, rows: Rows, index: Index) -> tuple[float, float]:
 
     Of the scaled target, and with the calibration that the state has.
     """
+    parts, y = leave_out_rows(state, rows, index)
+    known = state.mixture, parts, y, pick(rows.weight, index)
+    return rank_mixture(*known), measure_score(*known)
+
+
+def leave_out_rows(state: State, rows: Rows, index: Index) -> tuple[LocalMoments, Array]:
+    """What a state says of some rows, each left out, and the scaled targets that they have."""
     posterior = replace(state).posterior  # of a copy: what it makes of the rows is not kept
     noise = discount_copies(rows.X, rows.y, rows.noise)
     parts = posterior.leave_out(index, None if noise is None else noise.others[index])
-    y = posterior.target.scaled(rows.y[index])
-    known = state.mixture, parts, y, pick(rows.weight, index)
-    return rank_mixture(*known), measure_score(*known)
+    return parts, posterior.target.scaled(rows.y[index])
 
 
 def score_belief(

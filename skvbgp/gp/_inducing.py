@@ -61,10 +61,9 @@ class GlobalPart(PickledByFields):
     def kernel(self) -> Kernel:
         return self.process.kernel
 
-    @property
-    def prior(self) -> float:
-        """Variance of the function where there are no rows, in the user's units."""
-        return float(self.kernel.diag(self.Z[:1])[0]) * self.target.unit**2
+    def average_prior(self, X: Array) -> float:
+        """Variance of the function a priori, averaged over places X; in the user's units."""
+        return float(np.mean(self.kernel.diag(self.coordinates.scaled(X)))) * self.target.unit**2
 
     @cached_property
     def inducing(self) -> InducingInputs:

@@ -70,12 +70,13 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
         512; a place whose nearest row is not one of these has neighbours.
 
     n_inducing : "auto", int or None, default="auto"
-        Inducing inputs of a global part of the function, a sparse process of all rows; near rows
-        then say what that leaves. "auto" has 500 where, with 2,000 rows or more, rows that are
-        left out are predicted better so. It has none if `kernel` is given or rows are forgotten,
-        for a learned `output_covariance`, shared `output_hyperparameters`, missing entries of X and
-        Dask collections. Up to as many rows as neighbours there is none; None and 0 are none, too.
-        With a number, X has no missing entries, in predictions neither.
+        Inducing inputs of a global part of the function, a sparse process of all rows, which may
+        have straight lines; near rows then say what that leaves. "auto" has 500 where, with 2,000
+        rows or more, rows that are left out are predicted better so. It has none if `kernel` is
+        given or rows are forgotten, for a learned `output_covariance`, shared
+        `output_hyperparameters`, missing entries of X and Dask collections. Up to as many rows as
+        neighbours there is none; None and 0 are none, too. With a number, X has no missing entries,
+        in predictions neither.
 
     categorical_features : "from_dtype" or array-like, default=None
         Inputs that are categories: their names, indices, a mask, or "from_dtype" for the columns

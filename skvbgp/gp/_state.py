@@ -140,10 +140,11 @@ class State(RowsState):
     @property
     def covariance(self) -> Array:
         """Prior covariance (t, t) of the outputs' functions at a place; of one output (1, 1)."""
-        X = self.frames.coordinates.scaled(self.rows.head(_AVERAGED_ROWS))
-        parts = [process.average_prior(X) for process in self.mixture.processes]
+        X = self.rows.head(_AVERAGED_ROWS)
+        scaled = self.frames.coordinates.scaled(X)
+        parts = [process.average_prior(scaled) for process in self.mixture.processes]
         covariance = np.tensordot(self.shares, parts, 1) * self.frames.target.unit**2
-        return covariance if self.shared is None else covariance + self.shared.prior
+        return covariance if self.shared is None else covariance + self.shared.average_prior(X)
 
     def leave_out_all(self) -> tuple[Array, Array]:
         """Mean and variance of the observations in the order given, NaN for those left out."""

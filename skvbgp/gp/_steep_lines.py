@@ -12,10 +12,11 @@ from itertools import product
 
 import numpy as np
 
-from skvbgp._optim.maximum import measure_posterior
+from skvbgp._core.linalg import Array
+from skvbgp._optim.maximum import Trained, measure_posterior, train
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
-from skvbgp.kernels._candidates import steepen
+from skvbgp.kernels._candidates import add_lines, steepen
 
 #: Multiples of the slopes' variance, and noises, that starts have.
 _STEEP, _NOISES = (1.0, 100.0, 1e4), (1e-8, 1e-4, 1e-2, 0.1)
@@ -35,3 +36,26 @@ def find_steep_start(process: Process, groups: Sequence[Group], known: float) ->
     values = [measure_posterior(start, groups) for start in starts]
     best = int(np.argmax(values))
     return starts[best] if values[best] > known + _LEAST_LEAD else None
+
+
+def train_lines(
+    known: Trained[Process], groups: Sequence[Group], d: int, *, max_iter: int, tol: float
+) -> Trained[Process]:
+    """What becomes of a trained process with straight lines of d inputs."""
+    kernel = add_lines("", known.process.kernel, d)[1]
+    gentle = replace(known.process, kernel=kernel)
+    steep = find_steep_start(gentle, groups, known.value)
+    return train(steep or gentle, groups, max_iter=max_iter, tol=tol)
+
+
+def measure_gain(X: Array, y: Array, variance: Array) -> float:
+    """Nats by which y is more likely if there are lines of the rows X (n, d) in it, at best.
+
+    y and the variances (n,) of its noise are scaled.
+    """
+    A = X / np.sqrt(variance)[:, None]
+    values, V = np.linalg.eigh(A.T @ A)
+    c2 = (V.T @ (A.T @ (y / np.sqrt(variance)))) ** 2
+    slopes = np.array(_STEEP)[:, None] / X.shape[1]
+    gain = c2 / (1.0 / slopes + values) - np.log1p(slopes * np.maximum(values, 0.0))
+    return float(0.5 * gain.sum(axis=1).max())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp._optim.maximum import train
 from skvbgp.base import Gaps, pick
-from skvbgp.gp._belief import fit_mixture, judge_state, rank_mixture
+from skvbgp.gp._belief import fit_mixture, judge_state, leave_out_rows, rank_mixture
 from skvbgp.gp._choice import frame_inputs, is_auto
 from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._mixture import LocalMoments
@@ -25,6 +26,7 @@ from skvbgp.gp._rows import Rows, cut_groups
 from skvbgp.gp._sample import Judges
 from skvbgp.gp._spread import SpreadRows
 from skvbgp.gp._state import State
+from skvbgp.gp._steep_lines import measure_gain, train_lines
 from skvbgp.kernels._candidates import make_base_kernels
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 _N_INDUCING, _LEAST_ROWS = 500, 2_000
 #: Rows of a group that hyperparameters of the global part are learned from, and L-BFGS iterations.
 _GROUP_SIZE, _MAX_ITER = 800, 20
+#: The same where straight lines are added to what has been learned.
+_LINES_ITERATIONS = 10
 #: Rows that judge, which the global part has not learned from, and the same as a share of all rows.
 _HELD_OUT, _HELD_SHARE = 1_000, 0.25
 #: What a global part has to gain, in nats a row.
@@ -89,7 +93,8 @@ def train_sum(learner: GPLearner, start: Start, end_pass: EndPass) -> State:
         best = _rank_state(alone, rows, held)
     part = _learn_part(learner, start, others, wanted)
     if alone is not None and _rank_part(part, rows, held) < best:
-        return alone
+        if not _leaves_lines(alone, part, rows, held):
+            return alone
     state = _learn_rest(learner, start, part, held, end_pass)
     if alone is not None:
         state = replace(state, n_iter=alone.n_iter + state.n_iter)
@@ -119,7 +124,8 @@ def learn_part(
 ) -> GlobalPart:
     """That of rows in a random order, the first of which are the inducing inputs.
 
-    Hyperparameters maximise the evidence of groups of random rows.
+    Hyperparameters maximise the evidence of groups of random rows, with straight lines if these
+    gain.
     """
     X, y = rows.scaled(coordinates, target)
     noise = discount_copies(rows.X, rows.y, rows.noise)
@@ -128,8 +134,10 @@ def learn_part(
     drawn = cut_groups(order, _GROUP_SIZE, n_inputs)
     groups = [(X[index], y[index], pick(known, index)) for index in drawn]
     trained = train(start, groups, max_iter=_MAX_ITER, tol=tol)
+    with_lines = train_lines(trained, groups, X.shape[1], max_iter=_LINES_ITERATIONS, tol=tol)
+    process = max(trained, with_lines, key=attrgetter("value")).process
     m = min(m, len(order))
-    frame = trained.process, coordinates, target
+    frame = process, coordinates, target
     empty = GlobalPart(*frame, X[order[:m]], order[:0], WhitenedGaussian.standard(m))
     return empty.given(rows, order)
 
@@ -163,6 +171,14 @@ def _rank_part(part: GlobalPart, rows: Rows, index: Index) -> float:
     weight = pick(rows.weight, index)
     mixture = fit_mixture((part.process,), parts, y, weight)
     return rank_mixture(mixture, parts, y, weight) - float(np.log(unit))
+
+
+def _leaves_lines(alone: State, part: GlobalPart, rows: Rows, index: Index) -> bool:
+    """Whether straight lines explain errors of near rows, each of which is left out."""
+    parts, y = leave_out_rows(alone, rows, index)
+    mean, variance = alone.mixture.mix(parts, include_noise=True)
+    X = part.coordinates.scaled(rows.X[index])
+    return measure_gain(X, y - mean, variance) > _LEAST_GAIN * len(index)
 
 
 def _rank_state(state: State, rows: Rows, index: Index) -> float:

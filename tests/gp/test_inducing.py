@@ -60,10 +60,10 @@ def test_it_is_the_sparse_process_of_all_rows(rng, with_noise):
 
 
 def test_far_away_it_is_as_uncertain_as_before(rng):
-    part, _ = make_part(rng)
+    part, rows = make_part(rng)
     mean, variance = part.moments(np.array([[1e3, 1e3]]))
     assert_allclose(mean, FRAME[1].mean)
-    assert_allclose(variance, part.prior)
+    assert_allclose(variance, part.average_prior(rows.X))
 
 
 def test_rows_are_left_out_as_if_they_were_not_known(rng):
@@ -191,8 +191,9 @@ def test_far_from_all_rows_intervals_hold_the_function():
     _, std = model.predict([[1e3, -1e3]], return_std=True, include_noise=False)
     state, alone = model._state, replace(model._state, shared=None)
     assert std[0] > 0.5 * y.std()
-    assert std[0] ** 2 > state.mixture.calibration * state.shared.prior
-    assert_allclose(state.covariance, alone.covariance + state.shared.prior)
+    prior = state.shared.average_prior(X)
+    assert std[0] ** 2 > state.mixture.calibration * prior
+    assert_allclose(state.covariance, alone.covariance + prior)
 
 
 @pytest.mark.thorough
@@ -210,7 +211,8 @@ def test_a_stream_keeps_the_global_part_until_rows_have_doubled():
     both = np.vstack([make_data(80)[0], X]), np.concatenate([make_data(80)[1], y])
     again.fit(*both)
     assert_allclose(model._state.observed.y, both[1])
-    assert abs(model._state.shared.prior / again._state.shared.prior - 1.0) < 1.0
+    priors = [one._state.shared.average_prior(X) for one in (model, again)]
+    assert abs(priors[0] / priors[1] - 1.0) < 1.0
 
 
 def test_equal_rows_are_one_with_a_weight(rng):
@@ -337,6 +339,26 @@ def test_auto_is_near_rows_alone_where_these_know_more(judged, rng, monkeypatch)
     assert len(judged["trained"]) == 1
     assert model.n_inducing_ == 0
     assert_array_equal(model.predict(X, return_std=True), alone.predict(X, return_std=True))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("height", [0.3, 3.0])
+def test_auto_sees_slopes_that_near_rows_cannot(judged, rng, height):
+    """The difference of inputs that are nearly equal, and a wave, which may be most of y."""
+    a, c, difference, noise = rng.standard_normal((4, 600))
+    X = np.column_stack([a, a + 0.01 * difference, c])
+    f = difference + height * np.sin(6.0 * c)
+    model = VBGPRegressor(n_neighbors=64, max_iter=10, random_state=0)
+    model.fit(X[:500], (f + 0.1 * noise)[:500])
+    assert model.n_inducing_ > 0
+    mean, std = model.predict(X[500:], return_std=True)
+    assert np.std(mean - f[500:]) < 0.15
+    assert np.mean(std) < 0.25
+    functions = model.sample_function(200)
+    places = X[500:505]
+    mean, std = model.predict(places, return_std=True, include_noise=False)
+    assert_allclose((functions(places).mean(axis=1) - mean) / std, 0.0, atol=0.3)
+    assert_allclose(model.predict_gradient(places)[0][:, 1], 100.0, rtol=0.1)
 
 
 @pytest.mark.thorough
