@@ -14,7 +14,7 @@ from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows
-from skvbgp.kernels import RBF, Matern
+from skvbgp.kernels import RBF, Linear, Matern
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import make_data, small
 from tests.oracles import gp as oracle
@@ -64,6 +64,13 @@ def test_far_away_it_is_as_uncertain_as_before(rng):
     mean, variance = part.moments(np.array([[1e3, 1e3]]))
     assert_allclose(mean, FRAME[1].mean)
     assert_allclose(variance, part.average_prior(rows.X))
+
+
+def test_a_priori_places_differ_where_there_are_lines(rng):
+    part, rows = make_part(rng)
+    part = replace(part, process=replace(PROCESS, kernel=(0.5 * Linear(1.0)).bind(2)))
+    diagonal = np.diagonal(part.kernel(part.coordinates.scaled(rows.X)))
+    assert_allclose(part.average_prior(rows.X), diagonal.mean() * part.target.unit**2)
 
 
 def test_rows_are_left_out_as_if_they_were_not_known(rng):
@@ -335,16 +342,22 @@ def test_auto_is_near_rows_alone_where_these_know_more(judged, rng, monkeypatch)
     monkeypatch.setattr(_sum, "_N_INDUCING", 10)
     X = rng.uniform(-1.0, 1.0, (240, 2))
     y = np.sin(20.0 * X[:, 0]) * np.sign(X[:, 1]) + 0.05 * rng.standard_normal(240)
+    y += 5.0 * X[:, 0]  # near rows see it
     model, alone = auto().fit(X, y), auto(n_inducing=0).fit(X, y)
     assert len(judged["trained"]) == 1
+    assert judged["judges"] == []
     assert model.n_inducing_ == 0
     assert_array_equal(model.predict(X, return_std=True), alone.predict(X, return_std=True))
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("height", [0.3, 3.0])
-def test_auto_sees_slopes_that_near_rows_cannot(judged, rng, height):
-    """The difference of inputs that are nearly equal, and a wave, which may be most of y."""
+@pytest.mark.parametrize("height, m", [(0.3, 500), (3.0, 10)])
+def test_auto_sees_slopes_that_near_rows_cannot(judged, rng, monkeypatch, height, m):
+    """The difference of inputs that are nearly equal, and a wave, which may be most of y.
+
+    Then near rows know more than ten inducing inputs do.
+    """
+    monkeypatch.setattr(_sum, "_N_INDUCING", m)
     a, c, difference, noise = rng.standard_normal((4, 600))
     X = np.column_stack([a, a + 0.01 * difference, c])
     f = difference + height * np.sin(6.0 * c)
