@@ -20,7 +20,7 @@ from figures import Options, Result
 
 from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor
 from skvbgp._core.draws import quasi_normal
-from skvbgp._core.gaussian import kl_diagonal
+from skvbgp._core.gaussian import kl_terms
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.base import Targets
 from skvbgp.sgpr import _training
@@ -151,7 +151,7 @@ def kl_theta(parameters, parameters_plus):
     def moments(p):
         return np.append(p.nu, p.alpha), np.append(p.xi, p.beta)
 
-    return kl_diagonal(*moments(parameters), *moments(parameters_plus))[0]
+    return float(kl_terms(*moments(parameters), *moments(parameters_plus))[0].sum())
 
 
 def picture(averages):
