@@ -1,7 +1,8 @@
-"""Where training of straight lines starts, beside a kernel.
+"""Straight lines beside a kernel: where their training starts, and what they gain.
 
 Where inputs nearly determine one another, lines that explain y may be so steep that training from
-gentle ones ends where they are noise. See :doc:`/theory/gp_learning`.
+gentle ones ends where they are noise, and so that near rows, which hardly differ, see none. See
+:doc:`/theory/gp_learning` and :doc:`/theory/gp`.
 """
 
 from __future__ import annotations
