@@ -218,22 +218,31 @@ def rank_values(y: Array, mean: Array, variance: Array) -> Array:
     return np.asarray(student_t.logpdf(y, _RANK_DOF, mean, scale))
 
 
+class LeftOut(NamedTuple):
+    """Rows that are left out: what a mixture's processes say, targets, how often each counts."""
+
+    mixture: Mixture
+    parts: LocalMoments
+    y: Array  # (n,)
+    weight: Array | None  # (n,)
+
+
 def judge_state(state: State, rows: Rows, index: Index) -> tuple[float, float]:
     """How well some rows, with the targets observed, are predicted, each left out: rank and score.
 
     Of the scaled target, and with the calibration that the state has.
     """
-    parts, y = leave_out_rows(state, rows, index)
-    known = state.mixture, parts, y, pick(rows.weight, index)
-    return rank_mixture(*known), measure_score(*known)
+    said = predict_left_out(state, rows, index)
+    return rank_mixture(*said), measure_score(*said)
 
 
-def leave_out_rows(state: State, rows: Rows, index: Index) -> tuple[LocalMoments, Array]:
-    """What a state says of some rows, each left out, and the scaled targets that they have."""
+def predict_left_out(state: State, rows: Rows, index: Index) -> LeftOut:
+    """What a state says of some rows, each left out, and their targets; scaled."""
     posterior = replace(state).posterior  # of a copy: what it makes of the rows is not kept
     noise = discount_copies(rows.X, rows.y, rows.noise)
     parts = posterior.leave_out(index, None if noise is None else noise.others[index])
-    return parts, posterior.target.scaled(rows.y[index])
+    y = posterior.target.scaled(rows.y[index])
+    return LeftOut(state.mixture, parts, y, pick(rows.weight, index))
 
 
 def score_belief(

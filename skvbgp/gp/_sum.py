@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.owners import count_inputs
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp._optim.maximum import train
 from skvbgp.base import Gaps, pick
-from skvbgp.gp._belief import fit_mixture, judge_state, leave_out_rows, rank_mixture
+from skvbgp.gp._belief import LeftOut, fit_mixture, predict_left_out, rank_mixture
 from skvbgp.gp._choice import frame_inputs, is_auto
 from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._mixture import LocalMoments
@@ -90,10 +91,11 @@ def train_sum(learner: GPLearner, start: Start, end_pass: EndPass) -> State:
         alone, wanted = learner.search(start, watch), _N_INDUCING
         if watch.stopped:
             return alone
-        best = _rank_state(alone, rows, held)
+        left_out = predict_left_out(alone, rows, held)
+        best = _rank(left_out, alone.frames.target.unit)
     part = _learn_part(learner, start, others, wanted)
     if alone is not None and _rank_part(part, rows, held) < best:
-        if not _leaves_lines(alone, part, rows, held):
+        if not _leaves_lines(left_out, part.coordinates.scaled(rows.X[held])):
             return alone
     state = _learn_rest(learner, start, part, held, end_pass)
     if alone is not None:
@@ -170,17 +172,19 @@ def _rank_part(part: GlobalPart, rows: Rows, index: Index) -> float:
     parts = LocalMoments(*(column[:, None] for column in columns))
     weight = pick(rows.weight, index)
     mixture = fit_mixture((part.process,), parts, y, weight)
-    return rank_mixture(mixture, parts, y, weight) - float(np.log(unit))
+    return _rank(LeftOut(mixture, parts, y, weight), unit)
 
 
-def _leaves_lines(alone: State, part: GlobalPart, rows: Rows, index: Index) -> bool:
-    """Whether straight lines explain errors of near rows, each of which is left out."""
-    parts, y = leave_out_rows(alone, rows, index)
-    mean, variance = alone.mixture.mix(parts, include_noise=True)
-    X = part.coordinates.scaled(rows.X[index])
-    return measure_gain(X, y - mean, variance) > _LEAST_GAIN * len(index)
+def _leaves_lines(left_out: LeftOut, X: Array) -> bool:
+    """Whether straight lines of rows X (n, d) explain errors of near rows."""
+    mean, variance = left_out.mixture.mix(left_out.parts, include_noise=True)
+    return measure_gain(X, left_out.y - mean, variance) > _LEAST_GAIN * len(X)
 
 
 def _rank_state(state: State, rows: Rows, index: Index) -> float:
     """How well some rows are predicted, each left out, in units of y."""
-    return judge_state(state, rows, index)[0] - float(np.log(state.frames.target.unit))
+    return _rank(predict_left_out(state, rows, index), state.frames.target.unit)
+
+
+def _rank(left_out: LeftOut, unit: float) -> float:
+    return rank_mixture(*left_out) - float(np.log(unit))
