@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from ast import literal_eval
 from pathlib import Path
 
@@ -79,6 +80,12 @@ def smooth_data(n, d, rng):
     X = rng.uniform(-1.0, 1.0, (n, d))
     y = np.sin(3.0 * X[:, 0]) + X[:, 1 % d] * X[:, -1] + 0.1 * rng.standard_normal(n)
     return X, y
+
+
+def memory_now():
+    """MB of this process that are in memory (Linux)."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 class Report:

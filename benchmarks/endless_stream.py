@@ -12,12 +12,11 @@ probability.
 
 import gc
 import multiprocessing
-import os
 import resource
 import time
 
 import numpy as np
-from common import Report, literals, parser, scores, smooth_data
+from common import Report, literals, memory_now, parser, scores, smooth_data
 from sklearn.base import is_classifier
 from sklearn.metrics import log_loss
 
@@ -57,12 +56,6 @@ def make_rows(model, size, rng):
 def make_chunk(model, number, size):
     """The rows of a chunk, the same whenever they are asked for."""
     return make_rows(model, size, np.random.default_rng([1, number]))
-
-
-def memory_now():
-    """MB of this process that are in memory."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def memory_peak():

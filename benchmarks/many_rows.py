@@ -4,13 +4,11 @@ The function is smooth and has noise. Memory is the most that the process holds 
 above what it holds before, with the data; predictions are means and standard deviations.
 """
 
-import os
-from pathlib import Path
 from threading import Event, Thread
 from time import perf_counter
 
 import numpy as np
-from common import Report, parser, scores, smooth_data
+from common import Report, memory_now, parser, scores, smooth_data
 
 import skvbgp
 
@@ -30,7 +28,7 @@ def measure(args):
     X, y = smooth_data(args.rows, args.features, rng)
     X_new, y_new = smooth_data(args.test_rows, args.features, rng)
     model = getattr(skvbgp, args.estimator)(random_state=0)
-    before = read_memory()
+    before = memory_now()
     start = perf_counter()
     with Peak() as peak:
         model.fit(X, y)
@@ -42,7 +40,7 @@ def measure(args):
         "inputs": X.shape[1],
         "data MB": (X.nbytes + y.nbytes) / 1e6,
         "fit s": fitted - start,
-        "more MB": (peak.value - before) / 1e6,
+        "more MB": peak.value - before,
         "predictions": len(X_new),
         "predict s": predicted - fitted,
         **scores(y_new, mean, std),
@@ -53,7 +51,7 @@ class Peak:
     """The most memory in a block of code, looked at every hundredth of a second."""
 
     def __enter__(self):
-        self.value, self._is_over = read_memory(), Event()
+        self.value, self._is_over = memory_now(), Event()
         self._thread = Thread(target=self._watch, daemon=True)
         self._thread.start()
         return self
@@ -64,13 +62,7 @@ class Peak:
 
     def _watch(self):
         while not self._is_over.wait(0.01):
-            self.value = max(self.value, read_memory())
-
-
-def read_memory():
-    """Bytes that the process holds in memory."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return os.sysconf("SC_PAGE_SIZE") * pages
+            self.value = max(self.value, memory_now())
 
 
 if __name__ == "__main__":
