@@ -53,7 +53,7 @@ class FewRowsSearch(Search):
 
     @staticmethod
     def count(n_starts: int, *, grows: bool) -> int:
-        return n_starts + (2 * n_starts + 7) * grows
+        return n_starts + (2 * n_starts + 6) * grows
 
     def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Found:
         self.try_starts(starts, self._n_iter, self._n_iter, grows=grows)

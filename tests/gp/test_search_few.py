@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp._optim.maximum import Trained
-from skvbgp.gp import _search
+from skvbgp.gp import _search, _search_few
 from skvbgp.gp._process import start_process
 from skvbgp.gp._search_few import FewRowsSearch
 from skvbgp.kernels import RBF
@@ -79,3 +79,31 @@ def test_what_is_mostly_noise_is_searched_again_if_that_explains_more(monkeypatc
     trials = make_search(X, y, 200).run(starts, grows=True)
     assert len(trained) == n_trained
     assert (trials[0].trained.value == lead) == (lead > 4.0)
+
+
+def test_as_many_trials_are_counted_as_there_may_be(monkeypatch):
+    """Where most seems to be noise, kernels are tried again, and so are free length scales."""
+    trained, calls = [], []
+
+    def train_again(process, groups, **_):
+        value = 5.0 * (len(trained) == 3)
+        trained.append(process)
+        return Trained(replace(process, noise=0.5), value)
+
+    def free_all(process, groups, **_):
+        return Trained(replace(process, tied=(0, 1)), 0.0)
+
+    def end_pass(make):
+        calls.append(make)
+        return False
+
+    monkeypatch.setattr(_search, "train", train_again)
+    monkeypatch.setattr(_search_few, "free_inputs", free_all)
+    monkeypatch.setattr(_search_few, "judge_folds", lambda *_, **__: (0.0, 1.0, 0.0))
+    monkeypatch.setattr(_search_few, "MANY_INPUTS", 1)
+    monkeypatch.setattr(FewRowsSearch, "_mix_draws", lambda self: self.trials)
+    X, y = make_rows(RBF([1.0, 2.0]), 60)
+    starts = make_starts(["Matern-1/2", "Matern-3/2", "SE"], gaussian=True)
+    search = make_search(X, y, 200, end_pass)
+    search.run(starts, grows=True)
+    assert len(calls) == search.count(3, grows=True) == 15
