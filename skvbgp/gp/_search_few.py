@@ -23,12 +23,12 @@ from skvbgp.gp._free_inputs import MANY_INPUTS, free_inputs
 from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._search import Found, Search, Trial
+from skvbgp.gp._steep_lines import LEAST_LEAD
 
 #: max_iter=None: iterations of a trial.
 _ITERATIONS = 40
-#: If more than this share of y seems to be noise, rows are searched again, and what is found has to
-#: be better by so many nats.
-_MUCH_NOISE, _LEAST_LEAD = 0.25, 4.0
+#: If more than this share of y seems to be noise, rows are searched again.
+_MUCH_NOISE = 0.25
 #: Draws of hyperparameters; kernels and draws that matter, in nats.
 _N_DRAWS = 16
 _WITHIN = 8.0
@@ -78,7 +78,7 @@ class FewRowsSearch(Search):
         if self.stopped or best.process.noise < _MUCH_NOISE:
             return
         alone = self.train(starts.pop(best.name), self._n_iter)
-        if alone.value < best.trained.value + _LEAST_LEAD:
+        if alone.value < best.trained.value + LEAST_LEAD:
             return
         self.trials = []
         self.judge(best.name, [alone])

@@ -21,8 +21,9 @@ from skvbgp.kernels._candidates import add_lines, steepen
 
 #: Multiples of the slopes' variance, and noises, that starts have.
 _STEEP, _NOISES = (1.0, 100.0, 1e4), (1e-8, 1e-4, 1e-2, 0.1)
-#: Nats that steep lines have to be better by, before training, than a kernel without lines.
-_LEAST_LEAD = 4.0
+#: Nats that what has another start has to be better by: steep lines, before training, than a kernel
+#: without lines, and what is searched again than what was found.
+LEAST_LEAD = 4.0
 
 
 def find_steep_start(process: Process, groups: Sequence[Group], known: float) -> Process | None:
@@ -36,7 +37,7 @@ def find_steep_start(process: Process, groups: Sequence[Group], known: float) ->
     ]
     values = [measure_posterior(start, groups) for start in starts]
     best = int(np.argmax(values))
-    return starts[best] if values[best] > known + _LEAST_LEAD else None
+    return starts[best] if values[best] > known + LEAST_LEAD else None
 
 
 def train_lines(
