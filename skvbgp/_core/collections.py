@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,17 @@ def refuse_collection(value: Any, purpose: str) -> None:
     """Raise TypeError if it is a collection: NumPy would gather all of its rows."""
     if is_collection(value):
         raise TypeError(f"{purpose} needs rows in memory, not a Dask collection.")
+
+
+def in_memory(method: Callable[..., Any]) -> Any:
+    """Decorator of a method of rows X and more, which refuses a collection of them."""
+
+    @wraps(method)
+    def call(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        refuse_collection(X, method.__name__)
+        return method(self, X, *args, **kwargs)
+
+    return call
 
 
 def make_example(X: Any, entry: float) -> Any:

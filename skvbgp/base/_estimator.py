@@ -19,7 +19,7 @@ from sklearn.utils._param_validation import StrOptions as StrOptions
 from sklearn.utils.validation import _num_samples as _num_samples
 
 from skvbgp._callbacks import TEARDOWN_ATTRIBUTES, FitProgress
-from skvbgp._core.collections import is_collection, refuse_collection
+from skvbgp._core.collections import in_memory, is_collection
 from skvbgp._core.journal import Journal, use_journal
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._optim.ascent import EndPass
@@ -250,6 +250,7 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, ReadsRows, Var
     """
 
     _outputs_learner: Any = OutputsLearner  # of several outputs, given that of one
+    score = in_memory(RegressorMixin.score)
     # With scikit-learn's metadata routing, a pipeline hands these on to its last step.
     __metadata_request__predict = dict.fromkeys(
         ("return_std", "return_cov", "include_noise", "y_var"), True
@@ -320,10 +321,6 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, ReadsRows, Var
         """
         return self._partial_fit(X, y, sample_weight=sample_weight, y_var=y_var, streams=True)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        refuse_collection(X, "score")
-        return super().score(X, y, sample_weight)
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
@@ -342,6 +339,8 @@ class VariationalClassifier(ScoresClasses, ClassifierMixin, ReadsLabels, Variati
     function is the probability of the second class, or of each versus the rest. How X and y are
     read is in `ReadsLabels`.
     """
+
+    score = in_memory(ClassifierMixin.score)
 
     def _find_before(self, targets: Any) -> Any:
         before = super()._find_before(targets)
@@ -407,10 +406,6 @@ class VariationalClassifier(ScoresClasses, ClassifierMixin, ReadsLabels, Variati
             As in :meth:`fit`.
         """
         return self._partial_fit(X, y, classes=classes, sample_weight=sample_weight)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        refuse_collection(X, "score")
-        return super().score(X, y, sample_weight)
 
 
 @contextmanager

@@ -184,6 +184,17 @@ def test_known_noise_of_new_rows_needs_them_in_memory():
         model.predict(da.from_array(X, chunks=(10, 2)), return_std=True, y_var=0.1)
 
 
+def test_scores_need_rows_in_memory():
+    """And have scikit-learn's description."""
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    for cls, y in ((VBGPRegressor, X[:, 0]), (VBGPClassifier, X[:, 0] > 0.0)):
+        model = cls(RBF(), learn_hyperparameters=False).fit(X, y)
+        assert model.score(X=X, y=y) > 0.5
+        with pytest.raises(TypeError, match="score needs rows in memory"):
+            model.score(da.from_array(X, chunks=(10, 2)), y)
+        assert "sample_weight" in cls.score.__doc__
+
+
 def test_columns_of_categories():
     X, y = make_data(30)
     data = as_frame(X).compute()
