@@ -168,7 +168,8 @@ class ManyRowsSearch(Search):
         if len(self.rows) > _MANY:
             ahead = max(found, key=_get_rank)
             n = max(HELD_OUT, _NEIGHBOURS_OF_ALL // ahead.k)
-            return self._mix_chosen(ahead.trials, ahead.k, n)
+            brings_more = len(self.rows.hold(n)[0]) > len(self.rows.hold()[0])
+            return self._mix_chosen(ahead.trials, ahead.k, n) if brings_more else ahead
         most = next((most for n, most in _TRIED_WITH_ALL if len(self.rows) <= n), 0)
         if most and compete and self.rows.may_all_predict:
             isotropic = [] if start is None else self._try_isotropic_by_groups(start)

@@ -12,6 +12,7 @@ from skvbgp.gp._belief import fit_mixture, measure_score
 from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._sample import Samples
 from skvbgp.gp._search import Trial
 from skvbgp.gp._search_many import ManyRowsSearch
 from skvbgp.kernels import RBF
@@ -64,6 +65,30 @@ def test_the_mixture_of_many_rows_is_learned_from_more_that_are_left_out(
     assert_allclose(found.score, measure_score(found.mixture, parts, y, weight))
     belief = np.average(found.mixture.weigh(parts.evidence), axis=0, weights=weight)
     assert_allclose(found.belief, belief)
+
+
+@pytest.mark.parametrize("apart, n_learned", [(False, 2), (True, 1)])
+def test_no_mixture_is_learned_twice_from_the_same_rows(monkeypatch, apart, n_learned):
+    """Outputs that were observed in different rows have no more that are left out."""
+    monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
+    monkeypatch.setattr(_search_many, "_MANY", 20)
+    monkeypatch.setattr(_search_many, "HELD_OUT", 20)
+    monkeypatch.setattr(_sample, "HELD_OUT", 20)
+    X, y = make_rows(RBF([1.0, 2.0]), 60)
+    search = make_search(X, y, 15)
+    if apart:
+        search.rows = Samples([replace(search.rows, X=X[i::2], y=y[i::2]) for i in range(2)])
+    learned, mix_chosen = [], ManyRowsSearch._mix_chosen
+    monkeypatch.setattr(
+        ManyRowsSearch,
+        "_mix_chosen",
+        lambda *args: learned.append(mix_chosen(*args)) or learned[-1],
+    )
+    found = search.run(make_starts(["SE"], gaussian=False), grows=False)
+    assert len(learned) == n_learned
+    again = mix_chosen(search, found.trials, found.k, 60)
+    assert again.mixture.calibration == found.mixture.calibration
+    assert again.score == found.score
 
 
 def test_weak_slopes_in_many_inputs_have_one_length_scale(monkeypatch):
