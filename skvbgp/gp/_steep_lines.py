@@ -50,11 +50,13 @@ def train_lines(
     return train(steep or gentle, groups, max_iter=max_iter, tol=tol)
 
 
-def measure_gain(X: Array, y: Array, variance: Array) -> float:
+def measure_gain(X: Array, y: Array, variance: Array, weight: Array | None = None) -> float:
     """Nats by which y is more likely if there are lines of the rows X (n, d) in it, at best.
 
-    y and the variances (n,) of its noise are scaled.
+    y and the variances (n,) of its noise are scaled. Rows count as often as their weights (n,) say.
     """
+    if weight is not None:
+        variance = variance / weight
     A = X / np.sqrt(variance)[:, None]
     values, V = np.linalg.eigh(A.T @ A)
     c2 = (V.T @ (A.T @ (y / np.sqrt(variance)))) ** 2

@@ -178,7 +178,8 @@ def _rank_part(part: GlobalPart, rows: Rows, index: Index) -> float:
 def _leaves_lines(left_out: LeftOut, X: Array) -> bool:
     """Whether straight lines of rows X (n, d) explain errors of near rows."""
     mean, variance = left_out.mixture.mix(left_out.parts, include_noise=True)
-    return measure_gain(X, left_out.y - mean, variance) > _LEAST_GAIN * len(X)
+    n = len(X) if left_out.weight is None else left_out.weight.sum()
+    return measure_gain(X, left_out.y - mean, variance, left_out.weight) > _LEAST_GAIN * n
 
 
 def _rank_state(state: State, rows: Rows, index: Index) -> float:

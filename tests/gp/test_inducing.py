@@ -10,7 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp import VBGPRegressor, _rows, _sum
+from skvbgp.gp._belief import LeftOut
 from skvbgp.gp._inducing import GlobalPart
+from skvbgp.gp._mixture import LocalMoments, Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows
@@ -380,3 +382,19 @@ def test_auto_needs_rows_and_a_search(judged):
     small(Matern(nu=1.5), n_inducing="auto", n_neighbors=8, max_iter=1).fit(X, y)
     auto().fit(X[:190], y[:190])
     assert judged["trained"] == []
+
+
+@pytest.mark.parametrize("slope", [0.2, 0.3, 0.4])
+def test_lines_that_are_left_are_those_of_rows_as_often_as_they_count(slope):
+    """A row of weight 2 is the row twice, and what lines have to gain is so for each of both."""
+    rng = np.random.default_rng(0)
+    X, error = rng.standard_normal((60, 2)), rng.standard_normal(60)
+    count = rng.integers(1, 5, 60)
+    y, none = error + slope * X[:, 0], np.zeros((60, 1))
+    parts = LocalMoments(none, none, none + 1.0, none)
+
+    def judge(index, weight=None):
+        left_out = LeftOut(Mixture.of(PROCESS), parts.take(index), y[index], weight)
+        return _sum._leaves_lines(left_out, X[index])
+
+    assert judge(np.arange(60), count) == judge(np.repeat(np.arange(60), count)) == (slope > 0.2)

@@ -25,6 +25,13 @@ def test_gain_is_that_of_the_best_slopes(rng):
     assert np.isfinite(measure_gain(constant, y, variance))
 
 
+def test_rows_count_as_often_as_they_are_there(rng):
+    X, y, variance = rng.standard_normal((30, 3)), rng.standard_normal(30), rng.uniform(0.1, 1, 30)
+    count = rng.integers(1, 4, 30)
+    twice = (np.repeat(values, count, axis=0) for values in (X, y, variance))
+    assert_allclose(measure_gain(X, y, variance, count), measure_gain(*twice))
+
+
 def test_lines_are_added_to_what_has_been_learned(rng):
     """Steep ones where gentle ones, and any function of one input, are noise."""
     a, difference = rng.standard_normal((2, 80))
