@@ -83,6 +83,7 @@ from skvbgp.base._weights import (
     join_rows,
     join_variances,
     join_weights,
+    keep_newest,
     merge_equal,
     merge_targets,
     pick,

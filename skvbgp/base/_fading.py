@@ -21,7 +21,7 @@ from skvbgp.base._estimator import (
 )
 from skvbgp.base._labels import CountsLabels
 from skvbgp.base._validation import LARGEST_WEIGHT, as_weights
-from skvbgp.base._weights import FORGOTTEN, share_by_age
+from skvbgp.base._weights import FORGOTTEN, keep_newest, share_by_age
 
 #: The constraint of the parameter where rows may only fade, and where there are windows, too.
 FORGETTING = {"forgetting": [Interval(Real, 0, 1, closed="right")]}
@@ -97,7 +97,7 @@ class _KeepsStream:
             rows, n_seen = self._stream.joined(rows), n_seen + self.n_samples_seen_
         share = share_by_age(self.forgetting, rows.age)
         share[share < FORGOTTEN] = 0.0
-        _keep_newest(share, rows.weight)
+        keep_newest(share, rows.weight)
         self._stream = rows.take(share > 0.0)
         if not streams:
             return columns, sample_weight, 0
@@ -171,12 +171,6 @@ class ForgetfulClassifier(_BeginsStream, NoticesClasses, ForgetsLabels, Variatio
     """Template of a classifier with the parameter ``forgetting``, which is fitted anew."""
 
 
-def _keep_newest(share: Array, weight: Array) -> None:
-    """Have the newest of rows (n,) count at least next to nothing; weights are as given."""
-    newest = np.flatnonzero(weight)[-1]  # rows of weight zero may be newer, and many
-    share[newest] = max(share[newest], 1.0 / LARGEST_WEIGHT)
-
-
 def _tell_forgotten(inputs: Any, targets: Any, n: int, remains: float = 1.0) -> tuple[Any, Any]:
     """The same of rows besides which n were seen that do not count any more.
 
@@ -207,7 +201,7 @@ class FadingRegressor(NoticesFunctions, VariationalRegressor):
         given = as_weights(sample_weight, n)
         weight = given * share_by_age(self.forgetting, np.arange(n - 1.0, -1.0, -1.0))
         weight[weight < 1.0 / LARGEST_WEIGHT] = 0.0
-        _keep_newest(weight, given)
+        keep_newest(weight, given)
         prepared = super()._prepare(X, y, reset=reset, sample_weight=weight, y_var=y_var)
         n_forgotten = int(np.count_nonzero(given) - np.count_nonzero(weight))
         return _tell_forgotten(*prepared, n_forgotten, float(self.forgetting**n))

@@ -34,6 +34,12 @@ def share_by_age(forgetting: float, age: Array) -> Array:
     return forgetting**age
 
 
+def keep_newest(share: Array, weight: Array, least: float = 1.0 / LARGEST_WEIGHT) -> None:
+    """Have the newest of rows (n,) count so much at least; weights are as given."""
+    newest = np.flatnonzero(weight)[-1]  # rows of weight zero may be newer, and many
+    share[newest] = max(share[newest], least)
+
+
 class Counted(NamedTuple):
     """Which rows training works with, and what they stand for."""
 

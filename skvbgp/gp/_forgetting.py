@@ -9,7 +9,14 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
-from skvbgp.base import LARGEST_WEIGHT, count_remembered, find_change, share_by_age, suspect
+from skvbgp.base import (
+    LARGEST_WEIGHT,
+    count_remembered,
+    find_change,
+    keep_newest,
+    share_by_age,
+    suspect,
+)
 from skvbgp.gp._rows import Rows
 
 #: Odds of a change until which hyperparameters are learned as usual: there is no second opinion.
@@ -51,9 +58,8 @@ class Forgetting:
         """What rows (n,) of a stream count, of which the last is the newest."""
         if not self.is_used:
             return weight
-        age, newest = np.arange(len(weight) - 1.0, -1.0, -1.0), np.flatnonzero(weight)[-1]
-        share, least = share_by_age(self.value, age), 1.0 / LARGEST_WEIGHT if self.fades else 1.0
-        share[newest] = max(share[newest], least)  # rows of weight zero may be newer, and many
+        share = share_by_age(self.value, np.arange(len(weight) - 1.0, -1.0, -1.0))
+        keep_newest(share, weight, 1.0 / LARGEST_WEIGHT if self.fades else 1.0)
         return weight * share
 
     def join(self, known: Rows, X: Rows | None, n: int, kept: int | None, least: int) -> Rows:
