@@ -2,8 +2,9 @@
 
 Runs the other scripts of this folder, and writes NAME.md (with --rst NAME.rst) for each table. Data
 sets that are not in --data are left out. --peers are interpreters of other environments: whichever
-of GPBoost, GPyTorch and GPflow they have joins the table of regression, GPyTorch and GPflow with
-500 inducing inputs (fewer for fewer rows) and a bounded time of training; GPBoost joins that of
+of GPBoost, libKriging, GPyTorch and GPflow they have joins the table of regression, GPyTorch and
+GPflow with 500 inducing inputs (fewer for fewer rows) and a bounded time of training; a peer that
+fails or takes more than 15 minutes on a set has a row without figures. GPBoost joins the table of
 classes, statsmodels that of forecasts. --short takes about five minutes on two idle cores, the
 whole hours.
 """
@@ -24,15 +25,17 @@ from pathlib import Path
 from time import perf_counter
 
 import joblib
+import run_peer
 from common import Report, cell, load
 
 import skvbgp
 
 HERE = Path(__file__).parent
 PACKAGES = ["numpy", "scipy", "scikit-learn"]
-PEERS = ["gpboost", "gpytorch", "gpflow"]
+PEERS = {name: package for name, (package, _) in (run_peer.WHOLE | run_peer.PEERS).items()}
 SHORT_SETS = ["airfoil", "concrete"]
 N_INDUCING = 500
+PATIENCE = 900  # seconds of a peer on a set
 
 
 @dataclass(frozen=True)
@@ -160,9 +163,10 @@ def main():
             failed.append(name)
             setting += "; incomplete, as the script failed"
         if name == "regression":
-            setting += "".join(f", {peer} {version}" for peer, (_, version) in peers.items())
+            versions = {PEERS[peer]: version for peer, (_, version) in peers.items()}
+            setting += "".join(f", {package} {version}" for package, version in versions.items())
             for peer, (python, _) in peers.items():
-                rows += run_peer(peer, python, args)
+                rows += measure_peer(peer, python, args)
         options = ["DIR" if option == str(args.data) else option for option in command[2:]]
         command_line = shlex.join(["python", f"benchmarks/{table.script}", *options])
         suffix, layout = (".rst", as_rst) if args.rst else (".md", as_markdown)
@@ -210,7 +214,7 @@ def find_peers(interpreters):
     """For each peer the first interpreter that has it, and the version there."""
     code = (
         "import importlib.metadata as m, json\n"
-        f"names = {PEERS}\n"
+        f"names = {sorted(set(PEERS.values()))}\n"
         "found = {d.metadata['Name'].lower(): d.version for d in m.distributions()}\n"
         "print(json.dumps({name: found[name] for name in names if name in found}))"
     )
@@ -218,13 +222,14 @@ def find_peers(interpreters):
     for python in interpreters:
         found = json.loads(subprocess.check_output([python, "-c", code], text=True))
         if not found:
-            print(f"{python} has none of {', '.join(PEERS)}", file=sys.stderr)
-        for peer, version in found.items():
-            peers.setdefault(peer, (python, version))
+            print(f"{python} has none of {', '.join(set(PEERS.values()))}", file=sys.stderr)
+        for peer, package in PEERS.items():
+            if package in found:
+                peers.setdefault(peer, (python, found[package]))
     return peers
 
 
-def run_peer(peer, python, args):
+def measure_peer(peer, python, args):
     """Rows of the table of regression."""
     rows = []
     sets = TABLES["regression"].short_sets if args.short else TABLES["regression"].sets
@@ -235,11 +240,15 @@ def run_peer(peer, python, args):
         command += ["--data", str(args.data), "--dataset", name]
         command += [f"--n-inducing={min(N_INDUCING, n // 2)}", f"--limit={limit}"]
         command += ["--target=-inf", f"--every={limit}"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        command += [f"--exact-rows={500 if args.short else 1500}"]
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
+            lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        except subprocess.TimeoutExpired:
+            lines = []
         row = {"data": name, "split": 0, "seed": 0, "estimator": peer}
         if not lines:
-            print(f"{peer} failed on {name}", file=sys.stderr)
+            print(f"{peer} failed on {name}, or took too long", file=sys.stderr)
             rows.append(row)
             continue
         last = json.loads(lines[-1])

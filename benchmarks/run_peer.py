@@ -4,7 +4,8 @@ Prints a JSON line per checkpoint: seconds of training (without scoring, imports
 compilation of the first step), steps, NLPD, RMSE and coverage on the scale of y, seconds of
 prediction. With --target, a checkpoint comes about --every second, and the run ends when the NLPD
 has reached the target or the time the --limit; with --at, there is one after each of these numbers
-of steps. A peer that fits as a whole has one checkpoint, whatever they say.
+of steps. A peer that fits as a whole has one checkpoint, whatever they say; some of these keep to
+the --limit, see their functions.
 """
 
 import argparse
@@ -32,6 +33,7 @@ def main():
     goal.add_argument("--target", type=float)
     goal.add_argument("--at", type=int, nargs="+", metavar="STEPS")
     cli.add_argument("--limit", type=float, default=300.0, help="seconds of training")
+    cli.add_argument("--exact-rows", type=int, default=1500, help="most rows of libkriging")
     cli.add_argument("--every", type=float, default=1.0, help="seconds between checkpoints")
     cli.add_argument("--seed", type=int, default=0)
     args = cli.parse_args()
@@ -58,14 +60,14 @@ def main():
 
     if args.peer in WHOLE:
         start = perf_counter()
-        moments = WHOLE[args.peer](X, y, args.seed)
+        moments = WHOLE[args.peer][1](X, y, args)
         make_checkpoint(moments, perf_counter() - start, None)
         return
 
     rng = np.random.default_rng(args.seed)
     Z = X[rng.choice(len(X), args.n_inducing, replace=False)]
     batch_size = min(args.batch_size, len(X))
-    step, moments = PEERS[args.peer](X, y, Z, batch_size, args.seed)
+    step, moments = PEERS[args.peer][1](X, y, Z, batch_size, args.seed)
 
     seconds, since, steps = 0.0, 0.0, 0
     for rows in minibatches(len(X), batch_size, rng):
@@ -172,11 +174,7 @@ def gpflow_svgp(X, y, Z, batch_size, seed):
     return step, moments
 
 
-#: Of a fit of GPBoost.
-GPBOOST_PARAMS = {"maxit": 50}
-
-
-def make_gpboost(X, seed, **options):
+def make_gpboost(X, seed, *, gp_approx="vecchia", **options):
     """GPBoost's Vecchia approximation: Matern-3/2, a length scale for each input, 20 neighbours."""
     import gpboost
 
@@ -185,17 +183,14 @@ def make_gpboost(X, seed, **options):
         gp_coords=X,
         cov_function="matern_ard",
         cov_fct_shape=1.5,
-        gp_approx="vecchia",
+        gp_approx=gp_approx,
         num_neighbors=20,
         seed=seed,
         **options,
     )
 
 
-def gpboost_vecchia(X, y, seed):
-    model = make_gpboost(X, seed)
-    model.fit(y=y, params=GPBOOST_PARAMS)
-
+def gpboost_moments(model):
     def moments(inputs):
         predicted = model.predict(gp_coords_pred=inputs, predict_var=True, predict_response=True)
         return predicted["mu"], predicted["var"]
@@ -203,9 +198,78 @@ def gpboost_vecchia(X, y, seed):
     return moments
 
 
-#: Peers that are trained step by step, and those that fit as a whole.
-PEERS = {"gpytorch": gpytorch_svgp, "gpflow": gpflow_svgp}
-WHOLE = {"gpboost": gpboost_vecchia}
+def fit_within(model, y, limit, start):
+    """Fit a model of GPBoost in about `limit` seconds since `start`.
+
+    It has no limit of time. A fit of one iteration is timed, and further ones go on from its
+    parameters, each of as many iterations as the rest of the time allows, until that is over or
+    the likelihood grows no more. The first one is made however long it takes.
+    """
+    params, n_iter, best = {}, 1, np.inf
+    while True:
+        before = perf_counter()
+        model.fit(y=y, params=params | {"maxit": n_iter})
+        now = perf_counter()
+        each, rest = (now - before) / n_iter, limit - (now - start)
+        loss = model.get_current_neg_log_likelihood()
+        if rest < each or loss > best - 1e-6 * abs(best):
+            return
+        params = {"init_cov_pars": np.ravel(np.asarray(model.get_cov_pars(), dtype=float))}
+        n_iter, best = int(rest / each), loss
+
+
+def gpboost_vecchia(X, y, args):
+    """GPBoost with its own settings of the optimiser, until that ends."""
+    model = make_gpboost(X, args.seed)
+    model.fit(y=y)
+    return gpboost_moments(model)
+
+
+def gpboost_limited(X, y, args):
+    """The same, in about --limit seconds."""
+    start = perf_counter()
+    model = make_gpboost(X, args.seed)
+    fit_within(model, y, args.limit, start)
+    return gpboost_moments(model)
+
+
+def gpboost_full_scale(X, y, args):
+    """Neighbours and 200 inducing points, in about --limit seconds."""
+    start = perf_counter()
+    n_inducing = min(200, len(X) // 2)
+    model = make_gpboost(X, args.seed, gp_approx="full_scale_vecchia", num_ind_points=n_inducing)
+    fit_within(model, y, args.limit, start)
+    return gpboost_moments(model)
+
+
+def libkriging(X, y, args):
+    """libKriging's exact process of at most --exact-rows random rows: Matern-3/2 and a nugget.
+
+    Its standard deviation has the nugget, except at a place of a training row, where it is zero:
+    inputs of predictions are moved by 1e-6 of a standard deviation.
+    """
+    import pylibkriging
+
+    rng = np.random.default_rng(args.seed)
+    rows = rng.permutation(len(X))[: args.exact_rows]
+    model = pylibkriging.Kriging(y[rows], X[rows], "matern3_2", noise="nugget")
+
+    def moments(inputs):
+        inputs = inputs + 1e-6 * rng.standard_normal(inputs.shape)
+        mean, std, *_ = model.predict(inputs, True, False, False)
+        return np.ravel(mean), np.ravel(std) ** 2
+
+    return moments
+
+
+#: Peers that are trained step by step, and those that fit as a whole: (package, function).
+PEERS = {"gpytorch": ("gpytorch", gpytorch_svgp), "gpflow": ("gpflow", gpflow_svgp)}
+WHOLE = {
+    "gpboost": ("gpboost", gpboost_vecchia),
+    "gpboost_60s": ("gpboost", gpboost_limited),
+    "gpboost_full_scale": ("gpboost", gpboost_full_scale),
+    "libkriging": ("pylibkriging", libkriging),
+}
 
 
 if __name__ == "__main__":
