@@ -4,7 +4,7 @@ Runs the other scripts of this folder, and writes NAME.md (with --rst NAME.rst) 
 sets that are not in --data are left out. --peers are interpreters of other environments: whichever
 of GPBoost, libKriging, GPyTorch and GPflow they have joins the table of regression, GPyTorch and
 GPflow with 500 inducing inputs (fewer for fewer rows) and a bounded time of training; a peer that
-fails or takes more than 15 minutes on a set has a row without figures. GPBoost joins the table of
+fails or takes more than ten minutes on a set has a row without figures. GPBoost joins the table of
 classes, statsmodels that of forecasts. --short takes about five minutes on two idle cores, the
 whole hours.
 """
@@ -35,7 +35,7 @@ PACKAGES = ["numpy", "scipy", "scikit-learn"]
 PEERS = {name: package for name, (package, _) in (run_peer.WHOLE | run_peer.PEERS).items()}
 SHORT_SETS = ["airfoil", "concrete"]
 N_INDUCING = 500
-PATIENCE = 900  # seconds of a peer on a set
+PATIENCE = 600  # seconds of a peer on a set
 
 
 @dataclass(frozen=True)

@@ -174,6 +174,10 @@ def gpflow_svgp(X, y, Z, batch_size, seed):
     return step, moments
 
 
+#: Of more, an iteration of GPBoost's full-scale variant takes minutes on two cores.
+MOST_FULL_SCALE_ROWS = 5_000
+
+
 def make_gpboost(X, seed, *, gp_approx="vecchia", **options):
     """GPBoost's Vecchia approximation: Matern-3/2, a length scale for each input, 20 neighbours."""
     import gpboost
@@ -234,7 +238,9 @@ def gpboost_limited(X, y, args):
 
 
 def gpboost_full_scale(X, y, args):
-    """Neighbours and 200 inducing points, in about --limit seconds."""
+    """Neighbours and 200 inducing points, in about --limit seconds, of few rows."""
+    if len(X) > MOST_FULL_SCALE_ROWS:
+        raise SystemExit(f"{len(X)} rows: an iteration would take minutes")
     start = perf_counter()
     n_inducing = min(200, len(X) // 2)
     model = make_gpboost(X, args.seed, gp_approx="full_scale_vecchia", num_ind_points=n_inducing)
