@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
 #: Memory for what recently used blocks have: factors, or functions.
@@ -25,17 +26,17 @@ class BlockCache(Generic[E]):
 
     def __init__(self, max_bytes: int = _CACHE_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._entries: OrderedDict[int, E] = OrderedDict()
+        self._entries: OrderedDict[Hashable, E] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, block: int) -> E | None:
+    def get(self, block: Hashable) -> E | None:
         with self._lock:
             if block not in self._entries:
                 return None
             self._entries.move_to_end(block)
             return self._entries[block]
 
-    def put(self, block: int, entry: E) -> None:
+    def put(self, block: Hashable, entry: E) -> None:
         with self._lock:
             self._entries[block] = entry
             total = sum(each.n_bytes for each in self._entries.values())

@@ -9,7 +9,7 @@ small for threads, the leaves of a triangle's inverse, is left to SciPy.
 import math
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,13 @@ _BLOCK_ROWS, _MOST_BLOCKS = 64, 8
 class NotPositiveDefiniteError(ArithmeticError):
     """A covariance matrix could not be factorised, even with a large jitter."""
 
+    @classmethod
+    def even_with_jitter(cls, name: str) -> Self:
+        return cls(
+            f"The {name} is not positive definite, even with {LAST_JITTER:g} of its mean "
+            "diagonal added. Its kernel is not a valid covariance function at these inputs."
+        )
+
 
 def jittered_cholesky(
     K: Array, name: str = "covariance matrix", *, jitter: float = JITTER
@@ -46,11 +53,7 @@ def jittered_cholesky(
     largest jitter, raises `NotPositiveDefiniteError`.
     """
     scale = float(np.diagonal(K).sum() / max(1, len(K)))
-    if not np.isfinite(K).all():
-        raise NotPositiveDefiniteError(
-            f"The {name} has entries that are not finite: a hyperparameter has left the "
-            "range of double precision. Rescale X or y, or give starting values."
-        )
+    check_finite(K, name)
     while jitter <= LAST_JITTER:
         loaded = K.copy()
         loaded.flat[:: len(K) + 1] += jitter * scale
@@ -58,10 +61,16 @@ def jittered_cholesky(
             return np.asarray(np.linalg.cholesky(loaded))
         except np.linalg.LinAlgError:
             jitter *= 10.0
-    raise NotPositiveDefiniteError(
-        f"The {name} is not positive definite, even with {LAST_JITTER:g} of its mean "
-        "diagonal added. Its kernel is not a valid covariance function at these inputs."
-    )
+    raise NotPositiveDefiniteError.even_with_jitter(name)
+
+
+def check_finite(values: Array, name: str) -> None:
+    """`NotPositiveDefiniteError` if entries of a matrix, or of its factor, are not finite."""
+    if not np.isfinite(values).all():
+        raise NotPositiveDefiniteError(
+            f"The {name} has entries that are not finite: a hyperparameter has left the "
+            "range of double precision. Rescale X or y, or give starting values."
+        )
 
 
 def choose_jitter(noise: Array | float, diagonal: Array) -> Any:

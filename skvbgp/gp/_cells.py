@@ -74,10 +74,16 @@ class CellPosterior(NeighbourPosterior):
             vars(self)["_recent"] = before._recent
 
     def by_part(
-        self, function: Callable[[NeighbourPosterior, Index, Array], tuple[Array, ...]], X: Array
+        self,
+        function: Callable[[NeighbourPosterior, Index, Array], tuple[Array, ...]],
+        X: Array,
+        *,
+        in_blocks: bool = False,
     ) -> tuple[Array, ...]:
         labels = self._label(X, self.find(X, 1)[:, 0])
-        return self._map_cells(lambda cell, places: function(*cell, X[places]), labels)
+        return self._map_cells(
+            lambda cell, places: function(*cell, X[places]), labels, in_blocks=in_blocks
+        )
 
     def _measure(self, X: Array) -> LocalMoments:
         return LocalMoments(*self.by_part(lambda part, _, X: part._measure(X), X))
@@ -99,7 +105,11 @@ class CellPosterior(NeighbourPosterior):
         return labels
 
     def _map_cells(
-        self, function: Callable[[Cell, Index], tuple[Array, ...]], labels: Index
+        self,
+        function: Callable[[Cell, Index], tuple[Array, ...]],
+        labels: Index,
+        *,
+        in_blocks: bool = False,
     ) -> tuple[Array, ...]:
         """What a function says of places (n,), cell by cell on several threads."""
         pieces = cut_by_block(labels, len(labels))
@@ -107,7 +117,7 @@ class CellPosterior(NeighbourPosterior):
         if pieces[0][0] == _OUTSIDE:  # joblib's workers may predict these
             parts.append(function(Cell(self.neighbours, np.arange(len(self.rows))), pieces[0][1]))
         tasks = pieces[len(parts) :]
-        parts += thread_map(lambda c, places: function(self._recall(c), places), tasks)
+        parts += thread_map(lambda c, places: function(self._recall(c, in_blocks), places), tasks)
         return join_in_order(parts, [places for _, places in pieces])
 
     def _find_rows(self, c: int) -> Index:
@@ -122,18 +132,21 @@ class CellPosterior(NeighbourPosterior):
         """By cell, of those that have been asked for."""
         return {}
 
-    def _recall(self, c: int) -> Cell:
+    def _recall(self, c: int, in_blocks: bool = False) -> Cell:
         """A cell, with what has been made of it by predictions before if its rows are the same."""
         index = self._find_rows(c)
         rows = Rows.around(self.rows.X[index], self.rows.y[index], pick(self.rows.noise, index))
-        cell = self._recent.get(c)
+        cell = self._recent.get((c, in_blocks))
         if cell is None or not _are_same(rows, cell.posterior.rows):
             posterior = replace(self.neighbours, rows=rows, k=len(index))
             # not by asking for them: Python 3.11 makes a cached property of one object at a time
-            vars(posterior)["conditionals"] = posterior.condition(slice(None))
+            if in_blocks:
+                vars(posterior)["conditionals"] = posterior.condition_in_blocks()
+            else:
+                vars(posterior)["conditionals"] = posterior.condition(slice(None))
             cell = Cell(posterior, index)
         cell = cell._replace(known=index)
-        self._recent.put(c, cell)
+        self._recent.put((c, in_blocks), cell)
         return cell
 
     @cached_property

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skvbgp._core.linalg import Array, tril_gram, tril_times, triu_times
+from skvbgp._core.factor import Factor
+from skvbgp._core.linalg import Array, tril_gram, tril_times
 from skvbgp._core.order import Index
 from skvbgp.base import pick
 from skvbgp.gp._row_noise import RowNoise
@@ -40,7 +41,7 @@ class Conditional:
     process: Process
     X: Array  # (n, d)
     y: Array  # (n,), or of several outputs (n, m), which are to be split
-    L_inv: Array  # (n, n) inverse of the lower Cholesky factor of C
+    factor: Factor  # of C (n, n)
     known: RowNoise | None = None  # what is known of the rows' noise
 
     def split_outputs(self) -> list[Conditional]:
@@ -52,21 +53,17 @@ class Conditional:
 
     @cached_property
     def _whitened(self) -> Array:
-        return np.asarray(self.L_inv @ self.y)
+        return self.factor.whiten(self.y)
 
     @cached_property
     def weights(self) -> Array:
         """C^-1 y."""
-        return np.asarray(self._whitened @ self.L_inv)
+        return self.factor.unwhiten(self._whitened)
 
-    def solve(self, values: Array) -> Array:
-        """C^-1 times values at the rows, (n, s)."""
-        return triu_times(self.L_inv, tril_times(self.L_inv, values))
-
-    @cached_property
-    def _precision(self) -> Array:
-        """Diagonal of C^-1."""
-        return np.asarray(np.sum(self.L_inv**2, axis=0))
+    @property
+    def L_inv(self) -> Array:
+        """Inverse (n, n) of the lower Cholesky factor of C."""
+        return self.factor.inverse
 
     # -- the scale ---------------------------------------------------------------------------------
 
@@ -87,7 +84,7 @@ class Conditional:
         return self.process.follow(self._summarise_innovations(share))
 
     def _summarise_innovations(self, share: Array | None) -> Summary:
-        log_diagonal = -np.log(np.diagonal(self.L_inv))
+        log_diagonal = self.factor.log_diagonal
         return self.process.summarise(self._whitened, log_diagonal, self.known, share)
 
     def scale_at(self, near: Index) -> Scale:
@@ -95,18 +92,18 @@ class Conditional:
 
         Each is predicted from all the others.
         """
-        return self._follow_errors(self.weights[near], self._precision[near], near)
+        return self._follow_errors(self.weights[near], self.factor.precision[near], near)
 
     def scale_without(self, index: Index, near: Index) -> Scale:
         """The same at m of the rows, which do not predict their neighbours either."""
         precision = tril_gram(self.L_inv)
         both = precision[index[:, None], near]
-        gain = both / self._precision[index, None]
+        gain = both / self.factor.precision[index, None]
         noise = self.process.spread_noise(self.known)
         least = 1.0 / (self.process.covariance.diag(self.X) + noise)  # where no row says anything
         weights = self.weights[near] - gain * self.weights[index, None]
         return self._follow_errors(
-            weights, np.maximum(self._precision[near] - gain * both, least[near]), near
+            weights, np.maximum(self.factor.precision[near] - gain * both, least[near]), near
         )
 
     def _follow_errors(self, weights: Array, precision: Array, near: Index) -> Scale:
@@ -141,7 +138,7 @@ class Conditional:
 
         If the scale is that of all rows, each has its share of it.
         """
-        precision = self._precision[index]
+        precision = self.factor.precision[index]
         noise = np.broadcast_to(self.process.spread_noise(self.known), len(self.y))[index]
         variance = np.maximum(1.0 / precision - noise, 0.0)
         return self._as_moments(self.y[index] - self.weights[index] / precision, variance, scale)

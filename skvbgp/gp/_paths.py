@@ -72,7 +72,7 @@ class FunctionDraws:
     def __call__(self, X: Array) -> Array:
         with single_blas_thread:
             self._known  # noqa: B018  before the threads need it
-            (values,) = self.posterior.by_part(self._evaluate_part, X)
+            (values,) = self.posterior.by_part(self._evaluate_part, X, in_blocks=True)
         return self.posterior.target.original(values)
 
     def gradient(self, X: Array) -> Array:
@@ -84,7 +84,7 @@ class FunctionDraws:
         posterior = self.posterior
         with single_blas_thread:
             self._known  # noqa: B018  before the threads need it
-            (slopes,) = posterior.by_part(self._differentiate_part, X)
+            (slopes,) = posterior.by_part(self._differentiate_part, X, in_blocks=True)
         unit = posterior.target.unit / posterior.coordinates.measure_units(X)
         return np.asarray(slopes * unit[:, :, None])
 
@@ -125,7 +125,8 @@ class FunctionDraws:
             assert near is not None
             pairs = posterior.condition_on_near(near)
             corrections = [
-                one.solve(self._join_known(c, near[::-1])) for c, (one, _) in enumerate(pairs)
+                one.factor.solve(self._join_known(c, near[::-1]))
+                for c, (one, _) in enumerate(pairs)
             ]
         given, scales = zip(*pairs, strict=True)
         belief = mixture.weigh_place(scales)
@@ -164,16 +165,15 @@ class FunctionDraws:
     @cached_property
     def _corrections(self) -> list[Array]:
         """By process: C^-1 (g + e), (n_known, its own), where all rows are neighbours."""
-        every = np.arange(len(self.posterior.rows))
         return [
-            given.solve(self._join_known(c, every))
+            given.factor.solve(self._join_known(c, slice(None)))
             for c, given in enumerate(self.posterior.conditionals)
         ]
 
-    def _join_known(self, c: int, rows: Index) -> Array:
+    def _join_known(self, c: int, rows: Index | slice) -> Array:
         """What is corrected at some known rows, of all functions of a process, (n, its own)."""
-        none = np.empty((len(rows), 0))
-        return np.hstack([none, *(values[rows] for values in self._known[c])])
+        none = np.empty((len(self.posterior.rows), 0))
+        return np.hstack([values[rows] for values in (none, *self._known[c])])
 
     def _from_all(self, X: Array) -> Array:
         """Values (n, S) at rows X, from all known ones."""
@@ -200,7 +200,10 @@ class FunctionDraws:
             means[c] = k @ one.weights
             wanted = np.broadcast_to(owners[:, own] == c, (len(scaled), len(own)))
             error, its = self.priors[c].evaluate(scaled, wanted), wanted.any(axis=0)
-            error[:, its] -= k @ self._corrections[c][:, its]
+            if its.all():  # without copies
+                error -= k @ self._corrections[c]
+            else:
+                error[:, its] -= k @ self._corrections[c][:, its]
             error *= np.sqrt(np.reshape(scales[c].spread, (-1, 1)))
             values[:, own] = np.where(wanted, error, values[:, own])
         return self._spread_out(belief, means.T, owners, values)

@@ -85,6 +85,12 @@ class NeighbourPosterior(NearRows):
             given.append(process.factorise(X, y, known, K))
         return tuple(given)
 
+    def condition_in_blocks(self) -> tuple[Conditional, ...]:
+        """What all rows say, by factors of less work, which suffice for draws."""
+        X, y = self.coordinates.scaled(self.rows.X), self.target.scaled(self.rows.y)
+        processes = self.mixture.processes
+        return tuple(process.factorise_in_blocks(X, y, self.noise) for process in processes)
+
     @property
     def is_uniform(self) -> bool:
         """Whether all rows predict any place, with the same scale and belief."""
@@ -308,9 +314,16 @@ class NeighbourPosterior(NearRows):
         return LocalMoments(*np.moveaxis(parts, 2, 0))
 
     def by_part(
-        self, function: Callable[[NeighbourPosterior, Any, Array], tuple[Array, ...]], X: Array
+        self,
+        function: Callable[[NeighbourPosterior, Any, Array], tuple[Array, ...]],
+        X: Array,
+        *,
+        in_blocks: bool = False,
     ) -> tuple[Array, ...]:
-        """What a function says of rows X, given a posterior and which known rows it is of."""
+        """What a function says of rows X, given a posterior and which known rows it is of.
+
+        Parts may have factors in blocks, which suffice for draws.
+        """
         return function(self, slice(None), X)
 
     def bring(self, near: Index) -> tuple[NeighbourPosterior, Index]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skvbgp._core.factor import InverseFactor
 from skvbgp._core.linalg import JITTER, NotPositiveDefiniteError, factorise_bordered
 from skvbgp.base import pick
 from skvbgp.gp import _process
@@ -174,7 +175,7 @@ def test_rows_that_rounding_does_not_let_add_are_factorised_with_all(rows):
     X, y = rows
     process = Process(RBF([1.0, 2.0]).bind(2), 0.1, np.inf)
     wrong = process.factorise(X[:5], y[:5])
-    wrong = replace(wrong, L_inv=10.0 * wrong.L_inv)  # says too much
+    wrong = replace(wrong, factor=InverseFactor(10.0 * wrong.L_inv))  # says too much
     found, expected = process.extend(wrong, X, y, None), process.factorise(X, y)
     assert_array_equal(found.L_inv, expected.L_inv)
 
