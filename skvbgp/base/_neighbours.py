@@ -13,6 +13,9 @@ from skvbgp._core.parallel import thread_map
 
 #: Most features that a tree of places serves better than all distances do.
 _TREE_FEATURES = 12
+#: What is added to squared distances of a row, but not of the one before: so much of their median,
+#: which is more than they are rounded.
+_TIES = 1e-12
 #: Rows of one task of a search.
 _TILE_ROWS = 256
 
@@ -53,6 +56,35 @@ class RowSearch:
         else:
             distance, index = self._brute.kneighbors(X, k)
         return distance, np.asarray(index, dtype=np.intp)
+
+
+class SmallSearch:
+    """Nearest ones of few rows X (n, d), quicker than a tree where many are asked for.
+
+    Of equally near ones the first, however the distances are rounded: each row is taken as a little
+    farther away than the one before it.
+    """
+
+    def __init__(self, X: Array) -> None:
+        self._origin = X.mean(axis=0)
+        centred = X - self._origin
+        squares = np.sum(centred**2, axis=1)
+        self._squares = squares + _TIES * np.median(squares) * np.arange(len(X))
+        self._factor = -2.0 * centred.T
+
+    def find(self, X: Array, k: int) -> Index:
+        """Indices (n*, k) of the k nearest rows of each of X, nearest first."""
+        tiles = [(X[rows], k) for rows in cut(len(X), _TILE_ROWS)]
+        return np.concatenate(thread_map(self._find, tiles))
+
+    def _find(self, X: Array, k: int) -> Index:
+        k = min(k, len(self._squares))
+        # squared, but for the place's own norm
+        distance = (X - self._origin) @ self._factor
+        distance += self._squares
+        index = np.argpartition(distance, k - 1, axis=1)[:, :k]
+        order = np.argsort(np.take_along_axis(distance, index, axis=1), axis=1)
+        return np.take_along_axis(index, order, axis=1)
 
 
 class Neighbourhoods:

@@ -19,7 +19,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.partition import Partition, cut_by_block
-from skvbgp.base import pick
+from skvbgp.base import SmallSearch, pick
 from skvbgp.gp._gradient import Slopes
 from skvbgp.gp._mixture import LocalMoments
 from skvbgp.gp._posterior import NeighbourPosterior
@@ -142,6 +142,7 @@ class CellPosterior(NeighbourPosterior):
             # not by asking for them: Python 3.11 makes a cached property of one object at a time
             if in_blocks:
                 vars(posterior)["conditionals"] = posterior.condition_in_blocks()
+                vars(posterior)["_neighbourhoods"] = SmallSearch(posterior._locate(rows.X))
             else:
                 vars(posterior)["conditionals"] = posterior.condition(slice(None))
             cell = Cell(posterior, index)

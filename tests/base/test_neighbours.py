@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from skvbgp.base import Neighbourhoods
+from skvbgp.base import Neighbourhoods, SmallSearch
 
 
 @pytest.mark.parametrize("d", [2, 20])
@@ -15,3 +15,18 @@ def test_neighbours_are_the_nearest_rows(rng, d, sizes):
     found = Neighbourhoods(np.split(X, np.cumsum(sizes)[:-1])).find(places, 7)
     distance = np.linalg.norm(places[:, None, :] - X, axis=2)
     assert_array_equal(found, np.argsort(distance, axis=1)[:, :7])
+
+
+def test_the_nearest_of_few_rows(rng):
+    """Of equally near ones the first, from a single place and from many; at most all."""
+    X, places = rng.standard_normal((50, 3)), rng.standard_normal((300, 3))
+    found = SmallSearch(X).find(places, 7)
+    assert_array_equal(found, Neighbourhoods([X]).find(places, 7))
+    assert SmallSearch(X).find(places, 60).shape == (300, 50)
+    grid = np.stack(np.meshgrid(*3 * [np.arange(4.0)]), axis=-1).reshape(-1, 3) + 100.0
+    found = SmallSearch(grid).find(grid + 0.5, 20)
+    distance = np.linalg.norm(grid[:, None] + 0.5 - grid, axis=2).round(8)
+    assert_array_equal(found, np.argsort(distance, axis=1, kind="stable")[:, :20])
+    assert_array_equal(SmallSearch(grid).find(grid[5:6] + 0.5, 20), found[5:6])
+    outlier = np.vstack([X, [[1e4, 0.0, 0.0]]])
+    assert_array_equal(SmallSearch(outlier).find(places, 7), SmallSearch(X).find(places, 7))
