@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -50,6 +50,13 @@ class Factor(Protocol):
 
     def solve(self, values: Array) -> Array:
         """C^-1 times values (n, m)."""
+
+
+class Diagonals(NamedTuple):
+    """Those of a factor that has been used for everything else."""
+
+    log_diagonal: Array
+    precision: Array
 
 
 @dataclass(frozen=True)

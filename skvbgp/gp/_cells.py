@@ -140,8 +140,7 @@ class CellPosterior(NeighbourPosterior):
         if cell is None or not _are_same(rows, cell.posterior.rows):
             posterior = replace(self.neighbours, rows=rows, k=len(index))
             # not by asking for them: Python 3.11 makes a cached property of one object at a time
-            if in_blocks:
-                vars(posterior)["conditionals"] = posterior.condition_in_blocks()
+            if in_blocks:  # draws factorise them if they have to
                 vars(posterior)["_neighbourhoods"] = SmallSearch(posterior._locate(rows.X))
             else:
                 vars(posterior)["conditionals"] = posterior.condition(slice(None))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skvbgp._core.factor import Factor
+from skvbgp._core.factor import Diagonals
 from skvbgp._core.linalg import Array, tril_gram, tril_times
 from skvbgp._core.order import Index
 from skvbgp.base import pick
@@ -41,7 +41,7 @@ class Conditional:
     process: Process
     X: Array  # (n, d)
     y: Array  # (n,), or of several outputs (n, m), which are to be split
-    factor: Factor  # of C (n, n)
+    factor: Any  # `Factor` of C (n, n), or what is left of it
     known: RowNoise | None = None  # what is known of the rows' noise
 
     def split_outputs(self) -> list[Conditional]:
@@ -51,19 +51,27 @@ class Conditional:
     def given_targets(self, y: Array) -> Conditional:
         return replace(self, y=y)
 
+    def without_factor(self, *, has_scales: bool) -> Conditional:
+        """The same where only means are asked for, and the scale, maybe that of places."""
+        n, factor = len(self.y), self.factor
+        precision = factor.precision if has_scales else np.full(n, np.nan)
+        given = replace(self, factor=Diagonals(factor.log_diagonal, precision))
+        vars(given).update(_whitened=self._whitened, weights=self.weights)
+        return given
+
     @cached_property
     def _whitened(self) -> Array:
-        return self.factor.whiten(self.y)
+        return np.asarray(self.factor.whiten(self.y))
 
     @cached_property
     def weights(self) -> Array:
         """C^-1 y."""
-        return self.factor.unwhiten(self._whitened)
+        return np.asarray(self.factor.unwhiten(self._whitened))
 
     @property
     def L_inv(self) -> Array:
         """Inverse (n, n) of the lower Cholesky factor of C."""
-        return self.factor.inverse
+        return np.asarray(self.factor.inverse)
 
     # -- the scale ---------------------------------------------------------------------------------
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from skvbgp._core.block_cache import BlockCache
 from skvbgp._core.blockwise import by_tile, in_tiles
 from skvbgp._core.draws import choose_by_level, draw_levels
 from skvbgp._core.linalg import Array
@@ -31,6 +32,16 @@ if TYPE_CHECKING:
 
 #: Rows of one task, from neighbours.
 _NEAR_ROWS = 256
+
+
+class Part(NamedTuple):
+    """Functions where some rows have corrected them everywhere."""
+
+    draws: FunctionDraws
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(each.nbytes for each in self.draws._corrections)
 
 
 @dataclass(frozen=True)
@@ -109,11 +120,33 @@ class FunctionDraws:
         return (np.array(thread_map(draws._measure_slopes, tasks)),)
 
     def _restrict(self, posterior: NeighbourPosterior, known: Any) -> FunctionDraws:
-        """The same functions where a posterior of some known rows says what they are."""
+        """The same functions where a posterior of some known rows says what they are.
+
+        What these correct everywhere is kept for the next call.
+        """
         if posterior is self.posterior:
             return self
+        key = known.tobytes() if posterior.is_exact else None
+        kept = None if key is None else self._parts.get(key)
+        if kept is not None:
+            return kept.draws
         draws = replace(self, posterior=posterior)
         vars(draws)["_known"] = [[values[known] for values in sets] for sets in self._known]
+        if key is not None:
+            posterior.factorise_in_blocks()
+            draws = draws._without_factors()
+            self._parts.put(key, Part(draws))
+        return draws
+
+    @cached_property
+    def _parts(self) -> BlockCache[Part]:
+        """By the known rows of a part that all predict."""
+        return BlockCache()
+
+    def _without_factors(self) -> FunctionDraws:
+        """The same of few numbers, where all rows are neighbours."""
+        draws = replace(self, posterior=self.posterior.without_factors())
+        vars(draws)["_corrections"] = self._corrections
         return draws
 
     def _measure_slopes(self, x: Array, near: Index | None) -> Array:

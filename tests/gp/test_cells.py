@@ -212,6 +212,40 @@ def test_functions_have_the_moments_of_predictions():
     check_same_functions(model, places, np.zeros(len(places)))
 
 
+def test_functions_are_those_of_cells_that_are_factorised_with_inverses(monkeypatch):
+    """By the same rows, found by trees."""
+    model, places = with_model(KERNELS)
+    functions = model.sample_function(30)
+    values, slopes = functions(places), functions.gradient(places)
+
+    def condition(posterior):
+        vars(posterior).pop("_neighbourhoods", None)
+        _ = posterior.conditionals
+
+    monkeypatch.setattr(_posterior.NeighbourPosterior, "factorise_in_blocks", condition)
+    expected = with_model(KERNELS)[0].sample_function(30)
+    assert_allclose(values, expected(places), rtol=1e-5, atol=1e-6)
+    assert_allclose(slopes, expected.gradient(places), rtol=1e-4, atol=1e-5)
+
+
+def test_what_cells_correct_in_functions_is_kept_and_not_pickled(monkeypatch):
+    model, places = with_model(KERNELS)
+    functions = model.sample_function(30)
+    values = functions(places)
+    empty = pickle.loads(pickle.dumps(functions))
+
+    def fail(posterior):
+        raise AssertionError("Factorised again.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_posterior.NeighbourPosterior, "factorise_in_blocks", fail)
+        assert_array_equal(functions(places), values)
+        assert np.isfinite(functions.gradient(places)).all()
+        with pytest.raises(AssertionError, match="again"):
+            empty(places)
+    assert_allclose(empty(places), values, rtol=1e-10)
+
+
 def test_gradient_is_that_of_predictions():
     check_mean_gradient(*with_model(KERNELS))
 
