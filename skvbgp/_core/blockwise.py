@@ -83,5 +83,11 @@ def join_in_order(
     parts: Iterable[tuple[Array, ...]], rows: Sequence[NDArray[np.intp]]
 ) -> tuple[Array, ...]:
     """Arrays of all rows, in their order, from those of parts; ``rows`` says which each is of."""
-    order = np.argsort(np.concatenate(rows))
-    return tuple(np.concatenate(values)[order] for values in zip(*parts, strict=True))
+    joined = []
+    for values in zip(*parts, strict=True):
+        dtype = np.result_type(*{own.dtype for own in values})
+        whole = np.empty((sum(map(len, values)), *values[0].shape[1:]), dtype)
+        for own, index in zip(values, rows, strict=True):
+            whole[index] = own
+        joined.append(whole)
+    return tuple(joined)

@@ -100,7 +100,9 @@ class CellPosterior(NeighbourPosterior):
     def _label(self, X: Array, nearest: Index) -> Index:
         """The cell of each of rows X whose nearest known row (n,) is one of its own."""
         labels = self.cells.partition.lookup(self._locate(X))
-        for c, places in cut_by_block(labels, len(X)):
+        pieces = cut_by_block(labels, len(X))
+        thread_map(self._find_rows, [(c,) for c, _ in pieces])  # which are kept
+        for c, places in pieces:
             labels[places[~np.isin(nearest[places], self._find_rows(c))]] = _OUTSIDE
         return labels
 
