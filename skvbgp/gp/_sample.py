@@ -78,6 +78,13 @@ class Sample:
             return None
         return tell_output(self._judged[0].X[: self._count(None)[0]], self.n_outputs)
 
+    @property
+    def judged_inputs(self) -> Array | None:
+        """Inputs (h, d) of the values that are left out, of one output."""
+        if np.ndim(self.y) == 2 or self.n_outputs:
+            return None
+        return self._judged[0].X[: self._count(None)[0]]
+
     def is_twin(self, other: Sample) -> bool:
         """Whether another output was observed in the same rows."""
         return np.array_equal(self.X, other.X) and have_same_noise(self.noise, other.noise)
@@ -173,6 +180,7 @@ class Samples:
     may_all_predict: ClassVar[bool] = True  # rows are here, and a global part is of one output
     noise_may_vary: ClassVar[bool] = False
     output: ClassVar[Index | None] = None
+    judged_inputs: ClassVar[Array | None] = None
 
     def __len__(self) -> int:
         """Rows of the output that has most of them."""

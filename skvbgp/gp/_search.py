@@ -29,7 +29,7 @@ from skvbgp.kernels._candidates import add_lines, combine, follow, make_isotropi
 #: max_iter=None: iterations of a trial that starts from what another one has learned.
 FOLLOWING_ITERATIONS = 8
 #: The same of lines that do not start from what has been learned.
-_STEEP_ITERATIONS = 40
+STEEP_ITERATIONS = 40
 
 
 class Trial(NamedTuple):
@@ -129,7 +129,7 @@ class Search(ABC):
         if steep is None:
             self.try_process(name, start, n_iter)
         else:
-            self.try_process(name, steep, _STEEP_ITERATIONS)
+            self.try_process(name, steep, STEEP_ITERATIONS)
 
     def try_process(self, name: str, process: Process, n_iter: int) -> None:
         """Train a process, and judge it."""

@@ -5,7 +5,8 @@ are left out, each from its neighbours. Products and sums of the two best follow
 says how many neighbours pay. Those that help the mixture are trained further, on more groups, and
 get their share of belief, of more than 3,000 rows from more rows that are left out. Up to 3,000
 rows, all of them compete with neighbours, also with kernels that have one length scale for all
-inputs and are trained on random rows. See :doc:`/theory/gp_learning`.
+inputs and are trained on random rows. So is, of up to 2,000, the best kernel plus straight lines,
+where these explain what it leaves. See :doc:`/theory/gp_learning`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
 from skvbgp.gp._rows import average_weights, size_groups, weigh_inputs
 from skvbgp.gp._sample import HELD_OUT
-from skvbgp.gp._search import FOLLOWING_ITERATIONS, Found, Search, Trial
+from skvbgp.gp._search import FOLLOWING_ITERATIONS, STEEP_ITERATIONS, Found, Search, Trial
+from skvbgp.gp._steep_lines import find_start_beside, measure_gain
+from skvbgp.kernels._candidates import add_lines
 
 #: Most rows of the groups that kernels are tried on and trained on further, and the same in
 #: multiples of all rows.
@@ -43,8 +46,12 @@ _MANY, _NEIGHBOURS_OF_ALL = 3_000, 256_000
 #: Up to so many rows, all are one of the numbers of neighbours that compete, for so many processes:
 #: the time of each is cubic in the rows.
 _TRIED_WITH_ALL = ((2_000, 12), (3_000, 6))
-#: Kernels with one length scale are trained on at most so many groups of so many random rows.
-_ISOTROPIC_GROUPS, _ISOTROPIC_ROWS = 3, 400
+#: Kernels with one length scale, and lines, are trained on at most so many groups of so many random
+#: rows.
+_FAR_GROUPS, _FAR_ROWS = 3, 400
+#: Up to so many rows, lines that near rows cannot see are looked for; more have a global part for
+#: these. What lines have to explain of errors, and to gain, in nats a row.
+_TRIED_WITH_LINES, _LEAST_GAIN = 2_000, 0.01
 #: Neighbours of processes that win with all rows: a stream that comes to more learns again.
 _ALL_NEIGHBOURS = 4_000
 #: Most processes of a mixture, most neighbours of all of them together, which bounds the time of a
@@ -63,7 +70,7 @@ class ManyRowsSearch(Search):
 
     @staticmethod
     def count(n_starts: int, *, grows: bool) -> int:
-        return n_starts + 7 * grows + min(_MOST_KEPT, n_starts + 5 * grows)
+        return n_starts + 8 * grows + min(_MOST_KEPT, n_starts + 5 * grows)
 
     def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Found:
         self.groups = self._draw_groups(_TRIAL_ROWS, _TRIAL_COVER)
@@ -73,7 +80,8 @@ class ManyRowsSearch(Search):
         k, pool = self._count_neighbours(max(self.trials, key=_get_rank)), list(self.trials)
         if not self.stopped:
             pool += self._train_further(self._select(pool, _count_kept(k)))
-        return self._mix_best(pool, k, starts[0][1] if grows else None)
+        found = self._mix_best(pool, k, starts[0][1] if grows else None)
+        return self._try_missed_lines(found, max(pool, key=_get_rank)) if grows else found
 
     def rank(self, mixture: Mixture, parts: LocalMoments) -> float:
         """How well rows are predicted, less what hyperparameters learned from them flatter."""
@@ -115,10 +123,37 @@ class ManyRowsSearch(Search):
 
         They are trained on rows that are far apart, and would lose by what near rows say.
         """
-        n_groups = min(_ISOTROPIC_GROUPS, -(-len(self.rows) // _ISOTROPIC_ROWS))
-        rows = self.rows
-        self.groups = [group for _ in range(n_groups) for group in rows.draw_rows(_ISOTROPIC_ROWS)]
+        self.groups = self._draw_far_groups()
         return self.try_isotropic(process, _TRIAL_ITERATIONS)
+
+    def _draw_far_groups(self) -> list[Group]:
+        n_groups = min(_FAR_GROUPS, -(-len(self.rows) // _FAR_ROWS))
+        return [group for _ in range(n_groups) for group in self.rows.draw_rows(_FAR_ROWS)]
+
+    def _try_missed_lines(self, found: Found, best: Trial) -> Found:
+        """Try the best kernel plus straight lines, for all rows, if near rows cannot see these."""
+        if self.stopped or not self._leaves_lines(best):
+            return found
+        self.groups = self._draw_far_groups()
+        start = find_start_beside(best.process, self.groups, self.rows.d)
+        name, _ = add_lines(best.name, best.process.kernel, self.rows.d)
+        self.try_process(name, start, STEEP_ITERATIONS)
+        with_lines = self._mix_all([*found.trials, self.trials[-1]])
+        return with_lines if with_lines.rank > found.rank + _LEAST_GAIN else found
+
+    def _leaves_lines(self, trial: Trial) -> bool:
+        """Whether straight lines explain errors of rows that are left out."""
+        competes = len(self.counts) > 1 and self.rows.may_all_predict
+        if not competes or len(self.rows) > _TRIED_WITH_LINES:
+            return False
+        X = self.rows.judged_inputs
+        if X is None:
+            return False
+        y, weight = self.rows.hold(len(trial.parts.mean))
+        mixture = self.mix((trial.process,), trial.parts)
+        mean, variance = mixture.mix(trial.parts, include_noise=True)
+        n = len(X) if weight is None else weight.sum()
+        return measure_gain(X, y - mean, variance, weight) > _LEAST_GAIN * n
 
     # -- the mixture -------------------------------------------------------------------------------
 

@@ -21,6 +21,8 @@ from skvbgp.kernels._candidates import add_lines, steepen
 
 #: Multiples of the slopes' variance, and noises, that starts have.
 _STEEP, _NOISES = (1.0, 100.0, 1e4), (1e-8, 1e-4, 1e-2, 0.1)
+#: Shares of its noise that a kernel keeps, the rest of which lines may be.
+_SHARES = (1.0, 0.1, 0.01)
 #: Nats that what has another start has to be better by: steep lines, before training, than a kernel
 #: without lines, and what is searched again than what was found.
 LEAST_LEAD = 4.0
@@ -35,9 +37,27 @@ def find_steep_start(process: Process, groups: Sequence[Group], known: float) ->
         replace(process, kernel=steepen(process.kernel, factor), noise=noise)
         for factor, noise in product(_STEEP, _NOISES)
     ]
+    best, value = _find_best(starts, groups)
+    return best if value > known + LEAST_LEAD else None
+
+
+def find_start_beside(process: Process, groups: Sequence[Group], d: int) -> Process:
+    """The best start of lines of d inputs beside a kernel as it is."""
+    starts = [
+        replace(
+            process,
+            kernel=add_lines("", process.kernel, d, factor)[1],
+            noise=max(share * process.noise, process.noise_limits[0]),
+        )
+        for factor, share in product(_STEEP, _SHARES)
+    ]
+    return _find_best(starts, groups)[0]
+
+
+def _find_best(starts: Sequence[Process], groups: Sequence[Group]) -> tuple[Process, float]:
     values = [measure_posterior(start, groups) for start in starts]
     best = int(np.argmax(values))
-    return starts[best] if values[best] > known + LEAST_LEAD else None
+    return starts[best], values[best]
 
 
 def train_lines(

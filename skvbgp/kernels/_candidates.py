@@ -135,12 +135,12 @@ def add(first: Kernel, second: Kernel) -> Kernel:
     return Sum(*terms)
 
 
-def add_lines(name: str, kernel: Kernel, d: int) -> Named:
+def add_lines(name: str, kernel: Kernel, d: int, factor: float = 1.0) -> Named:
     """Start of a trained kernel plus straight lines of d inputs.
 
     Their slopes have one variance, so that they cost one hyperparameter.
     """
-    return f"{name} + LIN", Sum(kernel, _lines(d))
+    return f"{name} + LIN", Sum(kernel, _lines(d, factor))
 
 
 def steepen(total: Any, factor: float) -> Kernel:
@@ -164,9 +164,9 @@ def make_isotropic_kernel(base: Kernel) -> Named:
     return f"{_ISOTROPIC} isotropic", Product(_amplitude(1.0), leaf).bind(d)
 
 
-def _lines(d: int) -> Kernel:
+def _lines(d: int, factor: float = 1.0) -> Kernel:
     fixed: dict[str, Any] = {"length_scale_bounds": "fixed", "offset_bounds": "fixed"}
-    return Product(_amplitude(1.0 / d), Linear(offset=0.0, isotropic=True, **fixed))
+    return Product(_amplitude(factor / d), Linear(offset=0.0, isotropic=True, **fixed))
 
 
 def _amplitude(value: float) -> Constant:

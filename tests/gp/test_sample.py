@@ -149,6 +149,18 @@ def test_values_that_are_left_out_are_said_in_the_order_of_targets(rows, k):
     assert_allclose(by_value, np.concatenate(each)[order], rtol=1e-6, atol=1e-6)
 
 
+def test_inputs_of_values_that_are_left_out_are_those_of_one_output(rows, monkeypatch):
+    monkeypatch.setattr(_sample, "HELD_OUT", 10)
+    X, Y = rows
+    samples = make_samples(X, Y)
+    one = samples[0]
+    by_target = dict(zip(one.y, X, strict=True))
+    assert_array_equal(one.judged_inputs, [by_target[y] for y in one.hold()[0]])
+    assert join_samples(samples[:2]).judged_inputs is None
+    assert join_samples(samples).judged_inputs is None
+    assert Sample(X, Y[:, 0], np.random.RandomState(0), n_outputs=1).judged_inputs is None
+
+
 @pytest.mark.parametrize("n, n_left", [(None, 10), (7, 7), (25, 25), (400, 60)])
 def test_as_many_values_are_left_out_as_asked_for(rows, monkeypatch, n, n_left):
     """Also more than usual, but no more than there are; the first ones stay the first."""

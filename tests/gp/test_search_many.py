@@ -177,3 +177,54 @@ def test_all_rows_predict_where_the_scale_depends_on_the_place():
 def test_rows_whose_kernel_depends_on_the_place_are_predicted_from_near_ones():
     """Smooth in one place, with slopes a thousand times as large in another one."""
     assert count_neighbours((8, 60), lambda X: np.sin(np.exp(1.2 * X[:, 0]))) <= 60
+
+
+def draw_steep_rows(n, amplitude, seed=0):
+    """A wave, and the difference of two inputs that hardly differ."""
+    rng = np.random.default_rng(seed)
+    a, b, difference = rng.standard_normal((3, n))
+    X = np.column_stack([a, a + 0.01 * difference, b])
+    return X, np.sin(2.0 * b) + amplitude * difference
+
+
+def search_steep_rows(amplitude, noise=0.05):
+    X, f = draw_steep_rows(150, amplitude)
+    y = f + noise * np.random.default_rng(1).standard_normal(150)
+    named = [pair for pair in make_base_kernels(3) if pair[0] in ("Matern-5/2", "SE")]
+    starts = [(name, start_process(kernel, gaussian=False)) for name, kernel in named]
+    found = replace(make_search(X, y, 60), counts=(8, 60)).run(starts, grows=True)
+    X_new, f_new = draw_steep_rows(300, amplitude, seed=2)
+    given = [process.factorise(X, y) for process in found.mixture.processes]
+    means = [one.moments(X_new, one.scale).mean for one in given]
+    return found, np.std(np.average(means, axis=0, weights=found.belief) - f_new)
+
+
+def test_lines_that_near_rows_cannot_see_are_found(monkeypatch):
+    """Beside a wave of one input, which one length scale for all does not describe."""
+    monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
+    found, error = search_steep_rows(0.3)
+    assert found.k == _search_many._ALL_NEIGHBOURS
+    assert "SE + LIN" in [trial.name for trial in found.trials]
+    monkeypatch.setattr(_search_many, "_TRIED_WITH_LINES", 149)
+    assert error < 0.3 * search_steep_rows(0.3)[1]
+
+
+def test_lines_are_not_tried_where_rows_do_not_ask_for_them(monkeypatch):
+    monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
+    monkeypatch.setattr(_search_many, "find_start_beside", None)
+    search_steep_rows(0.0)
+    with pytest.raises(TypeError):
+        search_steep_rows(0.3)
+
+
+@pytest.mark.parametrize("factor, leaves", [(0.99, False), (1.01, True)])
+def test_rows_ask_for_lines_as_often_as_they_count(monkeypatch, factor, leaves):
+    X, y = make_rows(RBF(), 60)
+    search, weight = replace(make_search(X, y, 20), counts=(8, 20)), np.linspace(0.2, 1.0, 60)
+    search.rows.noise = RowNoise(weight, np.zeros(60))
+    ((name, process),) = make_starts(["SE"], gaussian=False)
+    search.judge(name, [Trained(process, 0.0)])
+    seen, gain = [], factor * 0.01 * weight.sum()
+    monkeypatch.setattr(_search_many, "measure_gain", lambda *args: seen.append(args[3]) or gain)
+    assert search._leaves_lines(search.trials[0]) == leaves
+    assert_allclose(seen[0], search.rows.hold()[1])

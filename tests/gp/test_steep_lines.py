@@ -1,12 +1,20 @@
 """Where straight lines start, and what they gain."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
 from skvbgp._optim.maximum import measure_posterior, train
 from skvbgp.gp._process import start_process
-from skvbgp.gp._steep_lines import find_steep_start, measure_gain, train_lines
+from skvbgp.gp._steep_lines import (
+    find_start_beside,
+    find_steep_start,
+    measure_gain,
+    train_lines,
+)
 from skvbgp.kernels._candidates import add_lines, make_base_kernels
 
 
@@ -52,3 +60,19 @@ def test_there_is_no_steep_start_where_nothing_is_steep(rng):
     known = train(start_process(kernel, gaussian=True), groups, max_iter=20, tol=1e-5)
     with_lines = start_process(add_lines(name, known.process.kernel, 2)[1], gaussian=True)
     assert find_steep_start(with_lines, groups, known.value) is None
+
+
+def test_lines_start_beside_a_kernel_that_stays(rng):
+    """With a part of its noise."""
+    a, b, difference = rng.standard_normal((3, 80))
+    X = np.column_stack([a, a + 0.01 * difference, b])
+    y = np.sin(2.0 * b) + difference + 0.1 * rng.standard_normal(80)
+    _, kernel = make_base_kernels(3)[-1]
+    leaf = replace(kernel.kernels[1], length_scale=np.array([100.0, 100.0, 0.7]))
+    kernel = kernel.kernels[0] * leaf
+    known = replace(start_process(kernel, gaussian=True), noise=1.0)
+    found = find_start_beside(known, [(X, y, None)], 3)
+    assert found.noise == pytest.approx(0.01)
+    assert found.kernel.kernels[0] == kernel
+    assert_allclose(found.kernel.kernels[1].diag(X), np.sum(X**2, axis=1) * 1e4 / 3)
+    assert measure_posterior(found, [(X, y, None)]) > measure_posterior(known, [(X, y, None)]) + 50
