@@ -24,7 +24,14 @@ from skvbgp.gp._row_noise import Group
 from skvbgp.gp._rows import weigh_inputs
 from skvbgp.gp._sample import Sample, Samples
 from skvbgp.gp._steep_lines import find_steep_start
-from skvbgp.kernels._candidates import add_lines, combine, follow, make_isotropic_kernel
+from skvbgp.kernels._candidates import (
+    Divide,
+    add_lines,
+    combine,
+    divide_at_random,
+    follow,
+    make_isotropic_kernel,
+)
 
 #: max_iter=None: iterations of a trial that starts from what another one has learned.
 FOLLOWING_ITERATIONS = 8
@@ -107,8 +114,13 @@ class Search(ABC):
         """Try products and sums of the two best trials, or with ``few`` only some products."""
         best = sorted(self.trials, key=lambda trial: -trial.rank)[:2]
         named = [(trial.name, trial.process.kernel) for trial in best]
-        for name, i, kernel in combine(named, self.rng, few=few):
-            self.try_process(name, replace(best[i].process, kernel=kernel), n_iter)
+        for name, i, kernels in combine(named, self.choose_division(best), few=few):
+            starts = [replace(best[i].process, kernel=kernel) for kernel in kernels]
+            self.try_processes(name, starts, n_iter)
+
+    def choose_division(self, best: list[Trial]) -> Divide:
+        """How inputs are divided among the factors of the two best trials' products."""
+        return divide_at_random(self.rng)
 
     def try_isotropic(self, process: Process, n_iter: int) -> list[Trial]:
         """Try one length scale for all inputs, then straight lines as well."""
@@ -133,8 +145,13 @@ class Search(ABC):
 
     def try_process(self, name: str, process: Process, n_iter: int) -> None:
         """Train a process, and judge it."""
+        self.try_processes(name, [process], n_iter)
+
+    def try_processes(self, name: str, starts: Sequence[Process], n_iter: int) -> None:
+        """Train processes of one kernel, and judge what is most probable."""
         if not self.stopped:
-            self.judge(name, [self.train(process, n_iter)])
+            trained = [self.train(start, n_iter) for start in starts]
+            self.judge(name, [max(trained, key=lambda one: one.value)])
             self.end_trial()
 
     def train(self, process: Process, n_iter: int) -> Trained[Process]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp.gp._coregion import Covariance
+from skvbgp.gp._division import divide_inputs
 from skvbgp.gp._mixture import LocalMoments, Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
@@ -25,7 +26,7 @@ from skvbgp.gp._rows import average_weights, size_groups, weigh_inputs
 from skvbgp.gp._sample import HELD_OUT
 from skvbgp.gp._search import FOLLOWING_ITERATIONS, STEEP_ITERATIONS, Found, Search, Trial
 from skvbgp.gp._steep_lines import find_start_beside, measure_gain
-from skvbgp.kernels._candidates import add_lines
+from skvbgp.kernels._candidates import Divide, add_lines
 
 #: Most rows of the groups that kernels are tried on and trained on further, and the same in
 #: multiples of all rows.
@@ -89,6 +90,14 @@ class ManyRowsSearch(Search):
         shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=weight)
         n_learned = shares @ [len(process.vector) for process in mixture.processes]
         return super().rank(mixture, parts) - float(n_learned) / self.rows.n_values
+
+    def choose_division(self, best: list[Trial]) -> Divide:
+        """Of many rows, the division that gains most: few kernels predict, and groups decide."""
+        if len(self.rows) <= _MANY:
+            return super().choose_division(best)
+        process, kernels = best[0].process, [trial.process.kernel for trial in best]
+        signs = divide_inputs(process, kernels, self.groups)
+        return lambda first, second: [signs] if first is second else [signs, -signs]
 
     # -- training ----------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ A kernel of the first round is the product of an amplitude and a leaf.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,8 @@ from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
 
 #: A kernel and what it is called.
 Named = tuple[str, Kernel]
+#: Signs (d,) by which length scales of two factors are moved apart, of every start of a product.
+Divide = Callable[[Kernel, Kernel], list[Array]]
 
 #: Limits of hyperparameters, for inputs and targets of unit variance.
 _LENGTH_SCALES = (1e-2, 1e4)
@@ -94,40 +96,53 @@ def follow(name: str, kernel: Kernel, before: str, trained: Kernel) -> Kernel:
 
 
 def combine(
-    best: Sequence[Named], rng: np.random.RandomState, *, few: bool
-) -> Iterator[tuple[str, int, Kernel]]:
+    best: Sequence[Named], divide: Divide, *, few: bool
+) -> Iterator[tuple[str, int, list[Kernel]]]:
     """Products and sums of the two best kernels of the first round, which have been trained.
 
-    Each with its name, and the number of the one that it goes on from. With ``few``, only the
-    products that the best one is part of.
+    Each with its name, the number of the one that it goes on from, and its starts, those of a
+    product as `divide` says. With ``few``, only the products that the best one is part of.
     """
     pairs = [(0, 0), (0, 1)]
     for i, j in pairs if few else [*pairs, (1, 1)]:
         (a, first), (b, second) = best[i], best[j]
-        yield f"{a} * {b}", i, multiply(first, second, rng)
+        ways = divide(first, second)
+        yield f"{a} * {b}", i, [multiply(first, second, _APART * way) for way in ways]
     for i, j in [] if few else pairs:
         (a, first), (b, second) = best[i], best[j]
-        yield f"{a} + {b}", i, add(first, second)
+        yield f"{a} + {b}", i, [add(first, second)]
 
 
-def multiply(first: Kernel, second: Kernel, rng: np.random.RandomState) -> Kernel:
+def divide_at_random(rng: np.random.RandomState) -> Divide:
+    """One way to divide inputs among factors, another one for each product."""
+
+    def divide(first: Kernel, second: Kernel) -> list[Array]:
+        return [rng.choice([-1.0, 1.0], count_length_scales(first))]
+
+    return divide
+
+
+def count_length_scales(kernel: Kernel) -> int:
+    """Of a kernel of the first round."""
+    return len(np.atleast_1d(_leaf(kernel).length_scale))
+
+
+def multiply(first: Kernel, second: Kernel, apart: Array) -> Kernel:
     """Start of the product of two kernels that have been trained.
 
-    Each input's length scale is stretched in one of the factors, at random, and shrunk in the other
-    one: at equal length scales the factors would stay equal.
+    The logarithms of the length scales are raised by `apart` (d,) in one of the factors, and
+    lowered in the other one: at equal length scales the factors would stay equal.
     """
-    d = len(np.atleast_1d(_leaf(first).length_scale))
-    signs = rng.choice([-1.0, 1.0], d)
     factors = [
-        _stretch(_leaf(kernel), 0.5 * np.log(2.0) + sign * _APART * signs)
-        for kernel, sign in ((first, 1.0), (second, -1.0))
+        _stretch(_leaf(kernel), 0.5 * np.log(2.0) + way * apart)
+        for kernel, way in ((first, 1.0), (second, -1.0))
     ]
     return Product(_amplitude(_value(first)), *factors)
 
 
 def add(first: Kernel, second: Kernel) -> Kernel:
     """Start of the sum of two trained kernels: of equal parts, the second one of longer scale."""
-    d = len(np.atleast_1d(_leaf(first).length_scale))
+    d = count_length_scales(first)
     terms = [
         Product(_amplitude(0.5 * _value(kernel)), _stretch(_leaf(kernel), np.full(d, stretch)))
         for kernel, stretch in ((first, 0.0), (second, 2.0 * _APART))

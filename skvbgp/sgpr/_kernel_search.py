@@ -19,7 +19,7 @@ from skvbgp._core.parallel import thread_map
 from skvbgp.base import RowSaysMoreError, says_too_little
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._by_input import share_hyperparameters
-from skvbgp.kernels._candidates import combine, follow, make_base_kernels
+from skvbgp.kernels._candidates import combine, divide_at_random, follow, make_base_kernels
 from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._noise import Blocks, Model
@@ -123,7 +123,7 @@ def try_kernels(
         attempt(name, kernel, _FOLLOWING_ITERATIONS if trials else _ITERATIONS)
     best = sorted(trials, key=lambda trial: -trial.scores.mean)[:2]
     named = [(trial.name, trial.kernel) for trial in best]
-    for name, _, kernel in combine(named, rng, few=False):
+    for name, _, (kernel,) in combine(named, divide_at_random(rng), few=False):
         attempt(name, kernel, _ITERATIONS)
     return trials
 

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from skvbgp._optim.maximum import Trained
 from skvbgp.gp import _rows, _sample, _search, _search_many
 from skvbgp.gp._belief import fit_mixture, measure_score
+from skvbgp.gp._division import divide_inputs
 from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
@@ -228,3 +229,21 @@ def test_rows_ask_for_lines_as_often_as_they_count(monkeypatch, factor, leaves):
     monkeypatch.setattr(_search_many, "measure_gain", lambda *args: seen.append(args[3]) or gain)
     assert search._leaves_lines(search.trials[0]) == leaves
     assert_allclose(seen[0], search.rows.hold()[1])
+
+
+@pytest.mark.parametrize("many, n_ways", [(60, 1), (59, 2)])
+def test_many_rows_say_how_inputs_are_divided_among_factors(monkeypatch, many, n_ways):
+    """Of different factors in one way and in the other."""
+    monkeypatch.setattr(_search_many, "_MANY", many)
+    search = make_search(*make_rows(RBF([1.0, 2.0]), 60), 20)
+    search.groups = search._draw_groups(60, 1.0)
+    starts = make_starts(["SE", "RQ"], gaussian=False)
+    best = [Trial(name, Trained(process, 0.0), None, 0.0) for name, process in starts]
+    first, second = kernels = [process.kernel for _, process in starts]
+    divide = search.choose_division(best)
+    assert len(divide(first, first)) == 1
+    ways = divide(first, second)
+    assert len(ways) == n_ways
+    if n_ways == 2:
+        assert_allclose(ways[0], -ways[1])
+        assert_allclose(ways[0], divide_inputs(starts[0][1], kernels, search.groups))

@@ -9,12 +9,15 @@ from skvbgp.kernels._candidates import (
     add_fading_lines,
     add_lines,
     combine,
+    divide_at_random,
     make_base_kernels,
     make_isotropic_kernel,
+    multiply,
     steepen,
 )
 
 BEST = [pair for pair in make_base_kernels(2) if pair[0] in ("RQ", "SE")]
+SIGNS = np.array([1.0, -1.0])
 
 
 @pytest.mark.parametrize(
@@ -25,14 +28,23 @@ BEST = [pair for pair in make_base_kernels(2) if pair[0] in ("RQ", "SE")]
     ],
 )
 def test_combinations_start_from_their_parts(few, names):
-    combined = list(combine(BEST, np.random.RandomState(0), few=few))
+    combined = list(combine(BEST, lambda *_: [SIGNS, -SIGNS], few=few))
     assert [name for name, _, _ in combined] == names
     X = np.zeros((1, 2))
-    for name, i, kernel in combined:
+    for name, i, kernels in combined:
         assert name.startswith(BEST[i][0])
-        assert_allclose(kernel.diag(X), 1.0)
-        assert np.all(kernel.bounds[:, 0] <= kernel.theta)
-        assert np.all(kernel.theta <= kernel.bounds[:, 1])
+        assert len(kernels) == (2 if "*" in name else 1)
+        for kernel in kernels:
+            assert_allclose(kernel.diag(X), 1.0)
+            assert np.all(kernel.bounds[:, 0] <= kernel.theta)
+            assert np.all(kernel.theta <= kernel.bounds[:, 1])
+
+
+def test_factors_are_moved_apart():
+    (_, first), (_, second) = BEST
+    _, *factors = multiply(first, second, 0.3 * SIGNS).kernels
+    ratio = np.array(factors[0].length_scale) / factors[1].length_scale
+    assert_allclose(np.log(ratio), 0.6 * SIGNS, atol=1e-12)
 
 
 def test_lines_are_added_to_what_a_kernel_has_learned(rng):
@@ -45,7 +57,7 @@ def test_lines_are_added_to_what_a_kernel_has_learned(rng):
 
 def test_steep_lines_have_next_to_nothing_besides(rng):
     X = rng.standard_normal((5, 2))
-    for _, _, product in combine(BEST, np.random.RandomState(0), few=True):
+    for _, _, (product,) in combine(BEST, lambda *_: [SIGNS], few=True):
         total = add_lines("", product, 2)[1]
         steep = steepen(total, 100.0)
         assert_allclose(steep(X), 1e-4 * product(X) + 50.0 * X @ X.T)
@@ -71,7 +83,8 @@ def test_lines_that_fade_are_straight_among_the_rows_only(rng):
 
 
 def test_equal_parts_of_a_product_or_a_sum_can_be_told_apart():
-    for _, _, kernel in combine(BEST[1:] * 2, np.random.RandomState(0), few=False):
+    divide = divide_at_random(np.random.RandomState(0))
+    for _, _, (kernel,) in combine(BEST[1:] * 2, divide, few=False):
         first, second = [part for part in kernel.kernels if part.n_free > 1][-2:]
         assert not np.any(np.isclose(first.theta[-2:], second.theta[-2:]))
 
