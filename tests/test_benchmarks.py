@@ -214,7 +214,7 @@ class Heavy(BaseEstimator):
     def fit(self, X, y):
         self.shape_ = X.shape
         taken = np.ones(50_000_000, dtype=np.int8)
-        sleep(0.05)
+        sleep(0.5)  # looked at every hundredth of a second, if the machine has time
         del taken
         return self
 
