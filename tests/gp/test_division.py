@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from numpy.testing import assert_array_equal
 
 from skvbgp._optim.maximum import measure_posterior, train
 from skvbgp.gp._division import divide_inputs
 from skvbgp.gp._process import start_process
-from skvbgp.kernels._candidates import make_base_kernels, multiply
+from skvbgp.kernels._candidates import follow, make_base_kernels, multiply
 
 
 def learn(rng, d):
@@ -20,11 +21,11 @@ def learn(rng, d):
     return train(start, groups, max_iter=30, tol=1e-5).process, groups
 
 
-def curve_densely(process, groups, d):
+def curve_densely(process, kernels, groups, d):
     """Hessian (d, d) in what parts the length scales, by differences of values."""
 
     def value(apart):
-        kernel = multiply(process.kernel, process.kernel, apart)
+        kernel = multiply(*kernels, apart)
         return measure_posterior(replace(process, kernel=kernel), groups)
 
     h, units = 0.02, np.eye(d)
@@ -40,14 +41,26 @@ def curve_densely(process, groups, d):
     )
 
 
-def test_it_is_the_direction_of_the_largest_curvature():
-    process, groups = learn(np.random.default_rng(2), 4)
-    values, V = np.linalg.eigh(curve_densely(process, groups, 4))
+@pytest.mark.parametrize(
+    ("second", "seed", "expected"),
+    [
+        ("RQ", 2, [1.0, 1.0, -1.0, -1.0]),  # a factor has two inputs
+        ("Matern-3/2", 5, [1.0, 1.0, 1.0, 1.0]),
+    ],
+)
+def test_it_is_the_direction_of_the_largest_curvature(second, seed, expected):
+    """Whatever the slope is, which is zero if the kernels are equal."""
+    process, groups = learn(np.random.default_rng(seed), 4)
+    kernels = [process.kernel] * 2
+    if second != "RQ":
+        start = dict(make_base_kernels(4))[second]
+        kernels[1] = follow(second, start, "RQ", process.kernel)
+    values, V = np.linalg.eigh(curve_densely(process, kernels, groups, 4))
     assert values[-1] > 1.5 * np.abs(values[:-1]).max()
-    assert np.abs(V[:, -1]).min() > 0.2
-    signs = divide_inputs(process, [process.kernel] * 2, groups)
-    assert_array_equal(signs * signs[0], np.sign(V[:, -1]) * np.sign(V[0, -1]))
-    assert_array_equal(signs * signs[0], [1.0, 1.0, -1.0, -1.0])  # a factor has two inputs
+    assert np.abs(V[:, -1]).min() > 0.05
+    assert_array_equal(np.sign(V[:, -1]) * np.sign(V[0, -1]), expected)
+    signs = divide_inputs(process, kernels, groups)
+    assert_array_equal(signs * signs[0], expected)
 
 
 def test_one_input_is_in_both_parts(rng):

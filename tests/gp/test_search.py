@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp._optim.maximum import Trained, draw_processes, log_posterior, train
-from skvbgp.gp import VBGPRegressor, _rows, _search_few
+from skvbgp.gp import VBGPRegressor, _rows, _search, _search_few
 from skvbgp.gp._belief import measure_score, rank_mixture
 from skvbgp.gp._process import start_process
 from skvbgp.gp._rows import average_weights
@@ -145,3 +145,14 @@ def test_lines_may_be_steep_and_noisy(n):
     y = difference + 0.2 * noise
     model = VBGPRegressor(random_state=0, n_inducing=None).fit(X[:n], y[:n])
     assert np.std(model.predict(X[n:]) - difference[n:]) < 0.12
+
+
+def test_the_most_probable_start_is_judged(monkeypatch):
+    starts = [process for _, process in make_starts(["SE", "RQ", "Matern-1/2"], gaussian=True)]
+    values = [1.0, 3.0, 2.0]
+    pairs = dict(zip(map(id, starts), values, strict=True))
+    monkeypatch.setattr(_search, "train", lambda one, *_, **__: Trained(one, pairs[id(one)]))
+    search = make_search(*make_rows(RBF(), 30), 200)
+    search.try_processes("any", starts, 5)
+    (trial,) = search.trials
+    assert trial.process is starts[1]
