@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp.gp._belief import LeftOut
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._division import divide_inputs
 from skvbgp.gp._mixture import LocalMoments, Mixture
@@ -25,7 +26,7 @@ from skvbgp.gp._row_noise import Group
 from skvbgp.gp._rows import average_weights, size_groups, weigh_inputs
 from skvbgp.gp._sample import HELD_OUT
 from skvbgp.gp._search import FOLLOWING_ITERATIONS, STEEP_ITERATIONS, Found, Search, Trial
-from skvbgp.gp._steep_lines import find_start_beside, measure_gain
+from skvbgp.gp._steep_lines import LEAST_GAIN, find_start_beside, leave_lines
 from skvbgp.kernels._candidates import Divide, add_lines
 
 #: Most rows of the groups that kernels are tried on and trained on further, and the same in
@@ -51,8 +52,8 @@ _TRIED_WITH_ALL = ((2_000, 12), (3_000, 6))
 #: rows.
 _FAR_GROUPS, _FAR_ROWS = 3, 400
 #: Up to so many rows, lines that near rows cannot see are looked for; more have a global part for
-#: these. What lines have to explain of errors, and to gain, in nats a row.
-_TRIED_WITH_LINES, _LEAST_GAIN = 2_000, 0.01
+#: these.
+_TRIED_WITH_LINES = 2_000
 #: Neighbours of processes that win with all rows: a stream that comes to more learns again.
 _ALL_NEIGHBOURS = 4_000
 #: Most processes of a mixture, most neighbours of all of them together, which bounds the time of a
@@ -148,7 +149,7 @@ class ManyRowsSearch(Search):
         name, _ = add_lines(best.name, best.process.kernel, self.rows.d)
         self.try_process(name, start, STEEP_ITERATIONS)
         with_lines = self._mix_all([*found.trials, self.trials[-1]])
-        return with_lines if with_lines.rank > found.rank + _LEAST_GAIN else found
+        return with_lines if with_lines.rank > found.rank + LEAST_GAIN else found
 
     def _leaves_lines(self, trial: Trial) -> bool:
         """Whether straight lines explain errors of rows that are left out."""
@@ -160,9 +161,7 @@ class ManyRowsSearch(Search):
             return False
         y, weight = self.rows.hold(len(trial.parts.mean))
         mixture = self.mix((trial.process,), trial.parts)
-        mean, variance = mixture.mix(trial.parts, include_noise=True)
-        n = len(X) if weight is None else weight.sum()
-        return measure_gain(X, y - mean, variance, weight) > _LEAST_GAIN * n
+        return leave_lines(LeftOut(mixture, trial.parts, y, weight), X)
 
     # -- the mixture -------------------------------------------------------------------------------
 

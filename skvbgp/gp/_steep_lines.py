@@ -15,6 +15,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.maximum import Trained, measure_posterior, train
+from skvbgp.gp._belief import LeftOut
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
 from skvbgp.kernels._candidates import add_lines, steepen
@@ -26,6 +27,8 @@ _SHARES = (1.0, 0.1, 0.01)
 #: Nats that what has another start has to be better by: steep lines, before training, than a kernel
 #: without lines, and what is searched again than what was found.
 LEAST_LEAD = 4.0
+#: What lines have to explain of errors, and to gain, in nats a row.
+LEAST_GAIN = 0.01
 
 
 def find_steep_start(process: Process, groups: Sequence[Group], known: float) -> Process | None:
@@ -68,6 +71,13 @@ def train_lines(
     gentle = replace(known.process, kernel=kernel)
     steep = find_steep_start(gentle, groups, known.value)
     return train(steep or gentle, groups, max_iter=max_iter, tol=tol)
+
+
+def leave_lines(left_out: LeftOut, X: Array) -> bool:
+    """Whether straight lines of rows X (n, d) explain the errors of their predictions."""
+    mean, variance = left_out.mixture.mix(left_out.parts, include_noise=True)
+    n = len(X) if left_out.weight is None else left_out.weight.sum()
+    return measure_gain(X, left_out.y - mean, variance, left_out.weight) > LEAST_GAIN * n
 
 
 def measure_gain(X: Array, y: Array, variance: Array, weight: Array | None = None) -> float:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.owners import count_inputs
 from skvbgp._core.scaling import Coordinates, Target
@@ -27,7 +26,7 @@ from skvbgp.gp._rows import Rows, cut_groups
 from skvbgp.gp._sample import Judges
 from skvbgp.gp._spread import SpreadRows
 from skvbgp.gp._state import State
-from skvbgp.gp._steep_lines import measure_gain, train_lines
+from skvbgp.gp._steep_lines import leave_lines, train_lines
 from skvbgp.kernels._candidates import make_base_kernels
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def train_sum(learner: GPLearner, start: Start, end_pass: EndPass) -> State:
         best = _rank(left_out, alone.frames.target.unit)
     part = _learn_part(learner, start, others, wanted)
     if alone is not None and _rank_part(part, rows, held) < best:
-        if not _leaves_lines(left_out, part.coordinates.scaled(rows.X[held])):
+        if not leave_lines(left_out, part.coordinates.scaled(rows.X[held])):
             return alone
     state = _learn_rest(learner, start, part, held, end_pass)
     if alone is not None:
@@ -173,13 +172,6 @@ def _rank_part(part: GlobalPart, rows: Rows, index: Index) -> float:
     weight = pick(rows.weight, index)
     mixture = fit_mixture((part.process,), parts, y, weight)
     return _rank(LeftOut(mixture, parts, y, weight), unit)
-
-
-def _leaves_lines(left_out: LeftOut, X: Array) -> bool:
-    """Whether straight lines of rows X (n, d) explain errors of near rows."""
-    mean, variance = left_out.mixture.mix(left_out.parts, include_noise=True)
-    n = len(X) if left_out.weight is None else left_out.weight.sum()
-    return measure_gain(X, left_out.y - mean, variance, left_out.weight) > _LEAST_GAIN * n
 
 
 def _rank_state(state: State, rows: Rows, index: Index) -> float:

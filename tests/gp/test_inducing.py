@@ -16,6 +16,7 @@ from skvbgp.gp._mixture import LocalMoments, Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows
+from skvbgp.gp._steep_lines import leave_lines
 from skvbgp.kernels import RBF, Linear, Matern
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import make_data, small
@@ -395,6 +396,6 @@ def test_lines_that_are_left_are_those_of_rows_as_often_as_they_count(slope):
 
     def judge(index, weight=None):
         left_out = LeftOut(Mixture.of(PROCESS), parts.take(index), y[index], weight)
-        return _sum._leaves_lines(left_out, X[index])
+        return leave_lines(left_out, X[index])
 
     assert judge(np.arange(60), count) == judge(np.repeat(np.arange(60), count)) == (slope > 0.2)

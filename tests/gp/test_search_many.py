@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp._optim.maximum import Trained
-from skvbgp.gp import _rows, _sample, _search, _search_many
+from skvbgp.gp import _rows, _sample, _search, _search_many, _steep_lines
 from skvbgp.gp._belief import fit_mixture, measure_score
 from skvbgp.gp._division import divide_inputs
 from skvbgp.gp._mixture import Mixture
@@ -226,7 +226,7 @@ def test_rows_ask_for_lines_as_often_as_they_count(monkeypatch, factor, leaves):
     ((name, process),) = make_starts(["SE"], gaussian=False)
     search.judge(name, [Trained(process, 0.0)])
     seen, gain = [], factor * 0.01 * weight.sum()
-    monkeypatch.setattr(_search_many, "measure_gain", lambda *args: seen.append(args[3]) or gain)
+    monkeypatch.setattr(_steep_lines, "measure_gain", lambda *args: seen.append(args[3]) or gain)
     assert search._leaves_lines(search.trials[0]) == leaves
     assert_allclose(seen[0], search.rows.hold()[1])
 
