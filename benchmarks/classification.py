@@ -8,6 +8,11 @@ its digits 0 and 1), and one split of synthetic classes with curved borders. Nam
 sets to run it in parts. Estimators that would take hours get a random subset of the training rows:
 the column says how many.
 
+`--by-class` says instead how reliable the probabilities of each class are: its share of all test
+rows, its mean probability, and the expected calibration error of this probability as one of
+whether a row is of the class. "by chance" is what that error would be on average if the
+probabilities were right (a hundred draws of the labels): with so many rows it is not 0.
+
 `--peers` are interpreters of other environments: the first that has GPBoost adds its Vecchia
 process to complete sets of two classes.
 
@@ -63,6 +68,7 @@ FOLDED = ["breast", "heart", "pima"]
 SETS = [*FOLDED, "iris", "wine", "breast_cancer", "digits01", "digits", "curved2", "curved7"]
 N_TEST = 10_000
 N_BINS = 15
+N_DRAWS = 100
 
 
 def main():
@@ -74,29 +80,34 @@ def main():
     cli.add_argument("--missing", type=float, default=0.0, help="share of entries to remove")
     cli.add_argument("--imputers", nargs="+", choices=IMPUTERS, default=["mean", "iterative"])
     cli.add_argument("--peers", nargs="+", default=[], metavar="PYTHON")
+    cli.add_argument("--by-class", action="store_true", help="a row for each class")
     args = cli.parse_args()
     report = Report(args.json)
     for name in args.sets:
-        first = None
-        for row, scores, losses in measure_all(name, args):
+        splits, first = make_splits(name, args), None
+        for row, results in measure_all(name, splits, args):
+            if args.by_class:
+                for scores in score_classes(results, splits):
+                    report.add(**row, **scores)
+                continue
+            scores, losses = score(results, splits)
             first = losses if first is None else first
             difference, its_error = average(losses - first)
             report.add(**row, **scores, **{"difference": difference, "its s.e.": its_error})
 
 
-def measure_all(name, args):
-    """Yield what is measured, its scores and the log-loss of each split."""
-    splits = make_splits(name, args)
+def measure_all(name, splits, args):
+    """Yield what is measured, and its result of each split."""
     for estimator in args.estimators:
         for imputer in choose_imputers(ESTIMATORS[estimator](), args):
             row = {"data": name, "estimator": estimator}
             if args.missing:
                 row |= {"missing": args.missing, "imputer": imputer}
-            yield row, *measure(estimator, imputer, splits)
+            yield row, [predict(estimator, imputer, *split[:3]) for split in splits]
     if not args.missing and splits[0][1].max() == 1:
         results = predict_by_peer(splits, args.peers)
         if results:
-            yield {"data": name, "estimator": "GPBoost"}, *score(results, splits)
+            yield {"data": name, "estimator": "GPBoost"}, results
 
 
 def choose_imputers(model, args):
@@ -151,11 +162,6 @@ class Result(NamedTuple):
     p: np.ndarray  # (n, K), probabilities of the classes 0 to K - 1
     seconds: list[float]  # of fit and of prediction
     n_rows: int  # that trained
-
-
-def measure(estimator, imputer, splits):
-    """Scores, and the log-loss of each split."""
-    return score([predict(estimator, imputer, *split[:3]) for split in splits], splits)
 
 
 def predict(estimator, imputer, X, y, X_test):
@@ -221,6 +227,23 @@ def score(results, splits):
     return scores, losses
 
 
+def score_classes(results, splits):
+    """Yield scores of each class, over the test rows of all splits."""
+    p = np.concatenate([result.p for result in results])
+    y = np.concatenate([y_test for *_, y_test in splits])
+    rng = np.random.default_rng(0)
+    for k, probability in enumerate(p.T):
+        draws = rng.random((N_DRAWS, len(p))) < probability
+        errors = [measure_calibration_error(draw, probability) for draw in draws]
+        yield {
+            "class": k,
+            "share": float(np.mean(y == k)),
+            "mean probability": float(np.mean(probability)),
+            "ECE": measure_calibration_error(y == k, probability),
+            "by chance": float(np.mean(errors)),
+        }
+
+
 def measure_loss(p, y):
     return np.mean(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-15)))
 
@@ -231,7 +254,7 @@ def average(values):
 
 
 def measure_calibration_error(right, confidence):
-    """Difference of accuracy and confidence in bins of the confidence, averaged over rows."""
+    """Difference of the share of right ones and of confidence in bins of it, averaged over rows."""
     bins = np.minimum((N_BINS * confidence).astype(int), N_BINS - 1)
     excess = np.bincount(bins, right - confidence, N_BINS)
     return float(np.sum(np.abs(excess)) / len(right))

@@ -232,3 +232,23 @@ def test_memory_of_a_fit_is_its_peak_above_that_before(import_script, monkeypatc
     assert_allclose(row["data MB"], 40 * 4 * 8 / 1e6)
     assert 45.0 < row["more MB"] < 80.0
     assert row["fit s"] > 0.05
+
+
+def test_reliability_of_classes(import_script, rng):
+    """Of three classes, two of which are told from each other too surely."""
+    script = import_script("classification")
+    right = rng.choice([0.31, 0.77], (2, 4_000))
+    p = np.stack([0.2 * np.ones_like(right), 0.8 * right, 0.8 * (1.0 - right)], axis=2)
+    y = (rng.random((2, 4_000, 1)) > p.cumsum(axis=2)).sum(axis=2)
+    p[:, :, 1:] += np.where(right > 0.5, 0.1, -0.1)[:, :, None] * [1.0, -1.0]
+    results = [script.Result(one, [1.0, 1.0], 10) for one in p]
+    first, *others = script.score_classes(results, [(None, None, None, one) for one in y])
+    assert first["class"] == 0 and [row["class"] for row in others] == [1, 2]
+    assert_allclose(first["mean probability"], 0.2)
+    assert_allclose(first["share"], np.mean(y == 0))
+    assert_allclose(first["ECE"], abs(first["share"] - 0.2))
+    # On average over draws: the mean of a normal variable's absolute value.
+    assert_allclose(first["by chance"], np.sqrt(2.0 / np.pi * 0.16 / 8_000), rtol=0.25)
+    for row in others:
+        assert_allclose(row["ECE"], 0.1, atol=0.02)
+        assert row["by chance"] < 0.02
