@@ -11,7 +11,7 @@ the column says how many.
 `--by-class` says instead how reliable the probabilities of each class are: its share of all test
 rows, its mean probability, and the expected calibration error of this probability as one of
 whether a row is of the class. "by chance" is what that error would be on average if the
-probabilities were right (a hundred draws of the labels): with so many rows it is not 0.
+probabilities were right (a hundred draws of the labels): in bins of few rows it is not 0.
 
 `--peers` are interpreters of other environments: the first that has GPBoost adds its Vecchia
 process to complete sets of two classes.
