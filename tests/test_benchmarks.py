@@ -223,6 +223,20 @@ class Heavy(BaseEstimator):
         return np.zeros(len(X)), np.ones(len(X))
 
 
+def test_tables_name_scripts_and_options_that_exist(import_script):
+    shared, tables = (BENCHMARKS / "common.py").read_text("utf-8"), import_script("run").TABLES
+    assert len({table.title for table in tables.values()}) == len(tables)
+    for table in tables.values():
+        script = (BENCHMARKS / table.script).read_text("utf-8")
+        options = re.findall(r"--[a-z-]+", f"{table.options} {table.short or ''}")
+        options += [*table.sets, *table.short_sets, *["--data"] * table.reads_data]
+        options += ["--peers"] * table.takes_peers
+        for option in options:
+            assert f'"{option}"' in script + shared
+        assert table.reads_data or "data=True" not in script  # which asks for it
+        assert table.short is not None or not table.short_sets
+
+
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
 def test_memory_of_a_fit_is_its_peak_above_that_before(import_script, monkeypatch):
     monkeypatch.setattr(skvbgp, "VBGPRegressor", Heavy)
