@@ -103,6 +103,19 @@ def make_keys(*columns: NDArray[Any]) -> NDArray[Any]:
     return table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
 
 
+def number_rows(X: Array, start: Array | float = 0.0) -> Array:
+    """One number for each row (n,), the same for equal ones, and mostly for no others.
+
+    Besides ``start`` (n,). Tables of many rows are not copied.
+    """
+    factors = 1.0 + np.random.default_rng(0).random((X.shape[1],))
+    total = np.zeros(len(X)) + start
+    with np.errstate(over="ignore", invalid="ignore"):
+        for column, factor in zip(X.T, factors, strict=True):
+            total += factor * column
+    return total
+
+
 def find_equal(
     *columns: NDArray[Any], limit: float = np.inf
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -54,6 +54,10 @@ def try_cells(learner: GPLearner, state: State, rng: np.random.RandomState) -> S
 
 
 def _may_pay(learner: GPLearner, state: State) -> bool:
-    """Whether the number of neighbours was free, and all rows of one output are near and here."""
+    """Whether the number of neighbours was free, and all rows of one output are near and here.
+
+    Each by itself.
+    """
     is_free = len(learner.counts) > 1 and learner.learn_hyperparameters and not learner.n_outputs
-    return is_free and state.shared is None and not isinstance(state.rows, SpreadRows)
+    is_plain = state.known is state.rows and not isinstance(state.rows, SpreadRows)
+    return is_free and state.shared is None and is_plain

@@ -8,7 +8,6 @@ will be predicted. See :doc:`/theory/gp_learning`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -122,7 +121,7 @@ def _take(group: Group, counts: Array) -> Group:
     """The rows of a group that count (n,), and as often as that."""
     X, y, noise = group
     index = counts > 0.0
-    known = None if noise is None else replace(noise[index], weight=counts[index])
+    known = None if noise is None else noise[index].sharing(counts[index])
     return X[index], y[index], known
 
 
@@ -132,9 +131,10 @@ def _predict(process: Process, known: Group, others: Group) -> Array:
     told = process.tell_outputs(X, noise)
     more = 0.0 if told is None else told.add_up(process.noises, process.slopes) - process.noise
     weight = np.ones(len(X)) if noise is None else noise.weight
+    scatter = 0.0 if noise is None or noise.scatter is None else noise.scatter / weight
     parts = list[Array]()
     outputs = process.factorise(*known).split_outputs()
     for given, targets in zip(outputs, y.reshape(len(y), -1).T, strict=True):
         mean, variance, own, _ = given.moments(X)
-        parts.append(np.stack([(targets - mean) ** 2, variance + own + more, weight]))
+        parts.append(np.stack([(targets - mean) ** 2 + scatter, variance + own + more, weight]))
     return np.hstack(parts)

@@ -52,6 +52,12 @@ class Start:
     grows: bool
     seed: int
     n_inducing: int | str = 0  # "auto": rows that are left out decide
+    gathers: bool = False  # whether the rows of a place are one
+
+    @property
+    def known(self) -> Rows:
+        """The rows that are learned from."""
+        return self.rows.at_places if self.gathers else self.rows
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,11 @@ class GPLearner(RegressionLearner):
         kernels = [kernel for _, kernel in name_kernels(self.kernel)]
         return not any(isinstance(leaf, White) for kernel in kernels for leaf in leaves(kernel))
 
+    @property
+    def _may_gather(self) -> bool:
+        """Whether the rows of a place may be one: of one output, without noise of their own."""
+        return self.counts_rows and not self.n_outputs
+
     def max_passes(self, y: Array) -> int:
         if not self.learn_hyperparameters:
             return 1
@@ -100,7 +111,10 @@ class GPLearner(RegressionLearner):
 
     def _count_trials(self, n: int, n_starts: int, *, grows: bool) -> int:
         """Largest number of trials of a fit to n rows."""
-        count = self._choose_search(n).count(n_starts, grows=grows)
+        kinds = {self._choose_search(n)}
+        if self._may_gather:  # many rows may be at few places
+            kinds.add(FewRowsSearch)
+        count = max(kind.count(n_starts, grows=grows) for kind in kinds)
         if n <= self.few or not is_tried(self.n_inducing, n):
             return count
         n_rest = ManyRowsSearch.count(1 if grows else n_starts, grows=False)
@@ -146,7 +160,12 @@ class GPLearner(RegressionLearner):
         inputs, targets = zip(*(rows.summarise() for rows in outputs), strict=True)
         together = reduce(RunningScale.merged, inputs)
         d = len(together.mean) - self.n_outputs
-        is_exact = max(map(len, outputs)) <= self.few
+        n_inducing = choose_inducing(self, outputs, gaps, before)
+        gathers = self._may_gather and not n_inducing
+        if self.learn_hyperparameters:  # else a stream is a fit to all rows, whatever the calls
+            gathers = gathers and any(rows.gathered is not None for rows in outputs)
+        known = [rows.at_places if gathers else rows for rows in outputs]
+        is_exact = max(map(len, known)) <= self.few
         gaussian = (is_exact and len(outputs) == 1) or not self.learn_hyperparameters
         standardised = is_auto(self.kernel) if before is None else before.frames.standardised
         begin = partial(
@@ -160,12 +179,11 @@ class GPLearner(RegressionLearner):
         listed = self._list_kernels(d, before)
         candidates = tuple((name, begin(kernel, tied=tied)) for name, kernel, tied in listed)
         grows = is_auto(self.kernel) and before is None
-        n_inducing = choose_inducing(self, outputs, gaps, before)
         each = [self.frame(together, scale, gaps, standardised) for scale in targets]
         if before is not None:
             each = [keep_warp(frames, before.frames) for frames in each]
         starts = [
-            Start(frames, rows, candidates, grows, seed, n_inducing)
+            Start(frames, rows, candidates, grows, seed, n_inducing, gathers)
             for frames, rows in zip(each, outputs, strict=True)
         ]
         is_free = grows and self.learn_hyperparameters and not any(gaps.columns)
@@ -282,15 +300,17 @@ class GPLearner(RegressionLearner):
         self, start: Start, rng: np.random.RandomState, judges: Judges | None
     ) -> Sample:
         """What a search sees of the rows."""
-        rows, frames = start.rows, start.frames
+        rows, frames = start.known, start.frames
         noise = discount_copies(rows.X, rows.y, rows.noise)
         kind = SpreadSample if isinstance(rows, SpreadRows) else Sample
+        gathered = start.rows.gathered if start.gathers else None
         return kind(
             *rows.scaled(frames.coordinates, frames.target),
             rng,
             None if noise is None else noise.scaled(frames.target.unit),
             self.n_outputs,
             judges,
+            None if gathered is None else gathered.members.scaled(frames.target.unit),
         )
 
     def keep(self, start: Start) -> State:
@@ -320,6 +340,7 @@ class GPLearner(RegressionLearner):
             count_trained=rows.count,
             n_seen_trained=rows.n_seen,
             n_jobs=self.n_jobs,
+            gathers=start.gathers,
             **learned,
         )
 
@@ -385,7 +406,7 @@ class GPLearner(RegressionLearner):
         X.scaled(frames.coordinates, frames.target)  # refuses what is too far away
         if X.noise is not None:
             X.noise.scaled(frames.target.unit)
-        k = self.count_neighbours(state, len(rows))
+        k = self.count_neighbours(state, len(replace(state, rows=rows).known))
         state = state.with_rows(rows, frames=frames, k=k, doubts=doubts)
         end_pass(lambda: state)
         return state
@@ -405,7 +426,7 @@ class GPLearner(RegressionLearner):
         return {
             "kernels_": list(zip(state.names, kernels, strict=True)),
             "kernel_posterior_": state.belief,
-            "n_neighbors_": min(state.n_neighbors, len(state.rows)),
+            "n_neighbors_": min(state.n_neighbors, len(state.known)),
             "input_warp_": describe_warp(coordinates)[find_first_columns(len(scale), self.owners)],
             "noise_variance_": state.noise * target.unit**2,
             "log_predictive_density_": state.score - float(np.log(target.unit)),

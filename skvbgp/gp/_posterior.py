@@ -32,6 +32,8 @@ _JOINT_ROWS = 2_000
 _MATRIX_SIZE = 2_000**2
 #: Rows that say the scale at a place where all of them predict: others would count less than e^-6.
 _SCALE_ROWS = 96
+#: A difference of weights below this share of them is rounded.
+_LEAST_OTHERS = 1e-9
 #: Correlations of the latent function are taken of at least this share of its prior variance.
 _LEAST_SHARE = 1e-10
 
@@ -268,14 +270,23 @@ class NeighbourPosterior(NearRows):
         return LocalMoments(*in_tiles(measure, np.arange(len(X))))
 
     def leave_out(
-        self, index: Index, others: Array | None = None, unknown: Array | None = None
+        self,
+        index: Index,
+        others: Array | None = None,
+        unknown: Array | None = None,
+        y: Array | None = None,
     ) -> LocalMoments:
         """What each process says of known rows (n,), each without itself.
 
         The noise of a row includes what is known of it. Equal rows are left out as well, but for
-        ``others`` (n,), which count so often. Unknown variances of the function are added.
+        ``others`` (n,), which count so often: with the same targets, or scaled ones y (n,). Unknown
+        variances of the function are added.
         """
-        parts, known = self._leave_out(index), self.noise
+        if y is None:
+            parts, known = self._leave_out(index), self.noise
+        else:  # of rows that stand for several
+            rows, again = np.unique(index, return_inverse=True)
+            parts, known = self._leave_out(rows).take(again), self.noise
         if unknown is not None:
             parts = parts._replace(variance=parts.variance + unknown[:, None])
         if known is None:
@@ -286,13 +297,25 @@ class NeighbourPosterior(NearRows):
         parts = self._tell_outputs(self.rows.X[index], parts)
         parts = parts._replace(noise=parts.noise + known.variance[index, None])
         if others is not None:
-            y = self.target.scaled(self.rows.y[index])
+            y = self.target.scaled(self.rows.y[index]) if y is None else y
             parts = parts.observe(y, others, parts.noise + gaps)
         return parts._replace(variance=parts.variance + gaps)
 
     def leave_out_all(self) -> tuple[Array, Array]:
         """Mean and variance of the known observations, each left out, in the user's units."""
-        parts = self.leave_out(np.arange(len(self.rows)))
+        return self._predict_observed(self.leave_out(np.arange(len(self.rows))))
+
+    def leave_out_of(self, index: Index, y: Array, weight: Array) -> tuple[Array, Array]:
+        """The same of observations y (n,) with weights, for each of which a known row stands."""
+        total, mean = self.rows.weight, self.rows.y[index]
+        assert total is not None
+        others = total[index] - weight
+        others[others < _LEAST_OTHERS * weight] = 0.0
+        above = np.divide(weight, others, out=np.zeros_like(others), where=others > 0.0)
+        rest = self.target.scaled(mean - above * (y - mean))
+        return self._predict_observed(self.leave_out(index, others, y=rest))
+
+    def _predict_observed(self, parts: LocalMoments) -> tuple[Array, Array]:
         mean, variance = self.mixture.mix(parts, include_noise=True)
         return self.target.unscaled(mean, variance)
 

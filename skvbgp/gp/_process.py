@@ -210,11 +210,13 @@ class Process:
         much each row counts. None is once.
         """
         share = np.ones(innovations.shape[-1]) if share is None else share
-        n, half_log_det = share.sum(), log_diagonal @ share
+        n, quadratic, half_log_det = share.sum(), innovations**2 @ share, log_diagonal @ share
         if known is not None:
             n = known.weight @ share
             half_log_det = half_log_det + known.half_log_dets(self.noises, self.slopes) @ share
-        return Summary(n, innovations**2 @ share, half_log_det)
+            if known.scatter is not None:
+                quadratic = quadratic + known.measure_scatter(self.noises, self.slopes) @ share
+        return Summary(n, quadratic, half_log_det)
 
     def follow(self, summary: Summary) -> Scale:
         """The scale that rows say."""
@@ -318,13 +320,14 @@ class Process:
         m = len(each)
         dC = tril_gram(conditional.L_inv)
         dC *= -0.5 * m
-        for one in each:
-            weights = one.weights
-            dC += np.outer(0.5 / self.estimate_scale(*one.summary[:2]) * weights, weights)
+        precisions = [1.0 / self.estimate_scale(*one.summary[:2]) for one in each]
+        for one, precision in zip(each, precisions, strict=True):
+            dC += np.outer(0.5 * precision * one.weights, one.weights)
         d_noises: float | Array = float(np.trace(dC))
         d_slopes = np.zeros(len(self.slopes))
         if known is not None:
-            d_noises, d_slopes = known.vjp(self.noises, self.slopes, np.diagonal(dC) / m)
+            given = np.diagonal(dC) / m, sum(precisions) / m
+            d_noises, d_slopes = known.vjp(self.noises, self.slopes, *given)
             d_noises, d_slopes = m * d_noises, m * d_slopes
         d_log_noises = self.noises * d_noises
         d_kernel, dX, d_entries = pull_back(dC)

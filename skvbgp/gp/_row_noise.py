@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.copies import extra_log_dets, find_equal, make_keys, own_gradient
+from skvbgp._core.copies import (
+    extra_log_dets,
+    find_equal,
+    make_keys,
+    number_rows,
+    own_gradient,
+)
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import scale_variance
 from skvbgp.base import pick
@@ -24,7 +30,8 @@ class RowNoise:
     """How many equal rows each one stands for, and the variance of these besides the learned one.
 
     With t the sum of the two variances, w rows of one place and one target are one row with the
-    variance t / w, but for a factor of their density. Entries of X that had been missing are
+    variance t / w, but for a factor of their density. Nor do targets at one place have to be equal:
+    the row's is then their mean, and their scatter is known. Entries of X that had been missing are
     uncertain, and add as much to t as the function's mean squared slopes say. See
     :doc:`/theory/gp`.
     """
@@ -35,6 +42,9 @@ class RowNoise:
     outputs: Array | None = None  # (n, t), indicators of outputs with a learned variance each
     #: Whether equal rows are measurements that agree, of which one may be left out.
     can_part: bool = False
+    scatter: Array | None = (
+        None  # (n,), squared deviations from the mean of those at a place, summed
+    )
 
     @classmethod
     def plain(cls, n: int) -> RowNoise:
@@ -65,7 +75,9 @@ class RowNoise:
     def __getitem__(self, index: Any) -> RowNoise:
         inputs = pick(self.inputs, index)
         outputs = pick(self.outputs, index)
-        return RowNoise(self.weight[index], self.variance[index], inputs, outputs, self.can_part)
+        weight, variance = self.weight[index], self.variance[index]
+        scatter = pick(self.scatter, index)
+        return RowNoise(weight, variance, inputs, outputs, self.can_part, scatter)
 
     @property
     def others(self) -> Array:
@@ -74,7 +86,15 @@ class RowNoise:
 
     def scaled(self, unit: float | Array) -> RowNoise:
         """The same for targets in other units, of all rows or (n,)."""
-        return replace(self, variance=scale_variance(self.variance, unit))
+        scaled = replace(self, variance=scale_variance(self.variance, unit))
+        if self.scatter is None:
+            return scaled
+        return replace(scaled, scatter=self.scatter / unit / unit)
+
+    def sharing(self, weight: Array) -> RowNoise:
+        """The same where only a part of those counts that each stands for, or all count less."""
+        scatter = None if self.scatter is None else self.scatter * (weight / self.weight)
+        return replace(self, weight=weight, scatter=scatter)
 
     def add_up(self, noise: float | Array, slopes: Sequence[float] = ()) -> Array:
         """The variances t (n,), from the learned one and the mean squared slopes (g,).
@@ -92,14 +112,23 @@ class RowNoise:
         """What half the log determinant of all equal rows has more than that of these, by row."""
         return 0.5 * extra_log_dets(self.add_up(noise, slopes), self.weight)
 
+    def measure_scatter(self, noise: float | Array, slopes: Sequence[float] = ()) -> Array:
+        """What squared errors of all at a place, over t, have more than that of their mean."""
+        assert self.scatter is not None
+        return self.scatter / self.add_up(noise, slopes)
+
     def vjp(
-        self, noise: float | Array, slopes: Sequence[float], d_spread: Array
+        self, noise: float | Array, slopes: Sequence[float], d_spread: Array, precision: float
     ) -> tuple[float | Array, Array]:
         """Gradients in the learned variance and in the slopes (g,).
 
-        Of a value whose gradient in `spread` is given, minus the sum of `half_log_dets`.
+        Of a value whose gradient in `spread` is given, minus the sum of `half_log_dets` and minus
+        half that of `measure_scatter` times a precision.
         """
-        dt = own_gradient(self.add_up(noise, slopes), self.weight, d_spread)
+        t = self.add_up(noise, slopes)
+        dt = own_gradient(t, self.weight, d_spread)
+        if self.scatter is not None:
+            dt = dt + 0.5 * precision * self.scatter / t**2
         d_noise = float(dt.sum()) if self.outputs is None else dt @ self.outputs
         return d_noise, np.zeros(len(slopes)) if self.inputs is None else dt @ self.inputs
 
@@ -133,7 +162,7 @@ def discount_copies(X: Array, y: Array, noise: RowNoise | None) -> RowNoise | No
     measurements: noise that was learned from their agreement would be zero. They count once. Where
     some differ, they count, and the others may be copies or measurements.
     """
-    if noise is None or noise.weight.max() <= 1.0:
+    if noise is None or noise.scatter is not None or noise.weight.max() <= 1.0:
         return noise
     _, place = np.unique(make_keys(X), return_inverse=True)
     if place.max() + 1 == len(X):
@@ -164,13 +193,8 @@ def have_same_noise(first: RowNoise | None, second: RowNoise | None) -> bool:
 
 
 def _may_repeat(X: Array, y: Array) -> bool:
-    """Whether rows may be equal, by one number for each: tables of many rows are not copied."""
-    factors = 1.0 + np.random.default_rng(0).random((X.shape[1],))
-    total = y.copy()
-    with np.errstate(over="ignore", invalid="ignore"):
-        for column, factor in zip(X.T, factors, strict=True):
-            total += factor * column
-    total.sort()
+    """Whether rows may be equal."""
+    total = np.sort(number_rows(X, y))
     return bool(np.any(total[1:] == total[:-1])) or not np.isfinite(total[-1:]).all()
 
 

@@ -17,6 +17,7 @@ from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp.base import FORGOTTEN, LARGEST_WEIGHT, Gaps, RowSearch, pick
 from skvbgp.gp._coregion import Covariance, JointCovariance, hide_outputs
+from skvbgp.gp._places import Gathered, gather_rows
 from skvbgp.gp._row_noise import RowNoise, merge_rows
 from skvbgp.kernels._compose import leaves
 
@@ -265,6 +266,19 @@ class Rows(PickledByFields):
             return values
         known = np.where(self.origin >= 0, values[self.origin], np.nan)
         return np.append(np.full(self.n_forgotten, np.nan), known)
+
+    @cached_property
+    def gathered(self) -> Gathered | None:
+        """What says the same, one row for each place; None if there are too many of these."""
+        return gather_rows(*self._joined)
+
+    @cached_property
+    def at_places(self) -> Rows:
+        """The rows that do, or all as they are."""
+        found = self.gathered
+        if found is None:
+            return self
+        return Rows.around(self.X[found.first], found.y, found.noise)
 
     @cached_property
     def _joined(self) -> Chunk:

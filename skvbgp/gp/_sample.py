@@ -20,6 +20,7 @@ from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import pick, tell_output
 from skvbgp.gp._mixture import LocalMoments, Mixture
+from skvbgp.gp._places import Members
 from skvbgp.gp._posterior import NeighbourPosterior, TwinPosterior
 from skvbgp.gp._row_noise import Group, RowNoise, have_same_noise
 from skvbgp.gp._rows import Rows, draw_groups
@@ -47,6 +48,8 @@ class Sample:
     n_outputs: int = 0  # number of the last columns of X, which say which output a row is of
     #: The rows that are left out, of one output; by default random ones.
     judges: Judges | None = None
+    #: Rows that those of one output stand for, which are judged in the place of these.
+    members: Members | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -83,10 +86,14 @@ class Sample:
         """Inputs (h, d) of the values that are left out, of one output."""
         if np.ndim(self.y) == 2 or self.n_outputs:
             return None
-        return self._judged[0].X[: self._count(None)[0]]
+        n = self._count(None)[0]
+        X = self._judged[0].X
+        return X[:n] if self.members is None else X[self.members.row[:n]]
 
     def is_twin(self, other: Sample) -> bool:
         """Whether another output was observed in the same rows."""
+        if self.members is not None or other.members is not None:
+            return False
         return np.array_equal(self.X, other.X) and have_same_noise(self.noise, other.noise)
 
     # -- groups ------------------------------------------------------------------------------------
@@ -123,7 +130,8 @@ class Sample:
     @cached_property
     def _judged(self) -> list[Rows]:
         """By output: rows in random order, of which the first ones are left out in turn."""
-        X, y, noise = self._take(self._draw_order(_JUDGED_ROWS))
+        order = self._draw_order(_JUDGED_ROWS) if self.members is None else np.arange(len(self))
+        X, y, noise = self._take(order)
         return [Rows().plus(X, one, noise) for one in (y.T if y.ndim == 2 else [y])]
 
     def _count(self, n: int | None) -> tuple[int, int]:
@@ -131,6 +139,9 @@ class Sample:
 
         A row's values of all outputs are left out before those of the next row.
         """
+        if self.members is not None:
+            n = min(n or HELD_OUT, len(self.members))
+            return n, n
         m, rows = len(self._judged), self._judged[0]
         usual = HELD_OUT if self.judges is None else len(self.judges.rows)
         most = len(rows) * m if self.judges is None else usual
@@ -148,7 +159,11 @@ class Sample:
         each = [one, *(TwinPosterior(mixture, y, *frame, weights, k, first=one) for y in others)]
         unknown = None if self.judges is None else self.judges.variance[:n]
         equal = None if first.noise is None else first.noise.others[:n_rows]
-        given = np.arange(n_rows), equal, unknown
+        given: tuple[Any, ...] = np.arange(n_rows), equal, unknown
+        if self.members is not None:
+            judged = self.members[:n]
+            rest = first.y[judged.row] + judged.others_apart
+            given = judged.row, judged.n_others, None, rest
         return do_once(lambda: _interleave([one.leave_out(*given) for one in each]).head(n))
 
     @property
@@ -163,6 +178,9 @@ class Sample:
         None is once.
         """
         n, n_rows = self._count(n)
+        if self.members is not None:
+            judged = self.members[:n]
+            return self.y[judged.row] + judged.apart, judged.share
         y = np.column_stack([rows.y[:n_rows] for rows in self._judged]).ravel()[:n]
         weight = self._judged[0].weight
         return y, None if weight is None else np.repeat(weight[:n_rows], len(self._judged))[:n]

@@ -84,6 +84,10 @@ class SpreadRows(Rows):
     def merged(self) -> Self:
         return self
 
+    @property
+    def gathered(self) -> None:
+        return None
+
     def summarise(self) -> tuple[RunningScale, RunningScale]:
         return self.workers.inputs, self.workers.scale
 

@@ -77,11 +77,17 @@ class State(RowsState):
     #: That of an output which was observed in the same rows, with the same mixture.
     twin: State | None = None
     doubts: Doubts = Doubts()  # of a stream that forgets, since training
+    gathers: bool = False  # whether the rows of a place are one in predictions
 
     @property
     def n_kernels(self) -> int:
         """Kernels that a warm start goes on from."""
         return len(self.names)
+
+    @property
+    def known(self) -> Rows:
+        """The rows that predict."""
+        return self.rows.at_places if self.gathers else self.rows
 
     @property
     def n_neighbors(self) -> int:
@@ -97,10 +103,11 @@ class State(RowsState):
     @cached_property
     def posterior(self) -> NeighbourPosterior:
         """Predictions, with the search structures that they keep."""
-        cells = self.cells if len(self.rows) > self.n_neighbors else None
+        rows = self.known
+        cells = self.cells if len(rows) > self.n_neighbors else None
         known = (
             self.mixture,
-            self.rows,
+            rows,
             self.frames.coordinates,
             self.frames.target,
             self.weights,
@@ -120,9 +127,9 @@ class State(RowsState):
     def is_twin(self, other: State) -> bool:
         """Whether all rows are neighbours, and another output was observed in the same ones."""
         mine, theirs = self.posterior, other.posterior
-        if len(self.rows) != len(other.rows) or not (mine.is_exact and theirs.is_exact):
+        if len(mine.rows) != len(theirs.rows) or not (mine.is_exact and theirs.is_exact):
             return False
-        if not np.array_equal(self.rows.X, other.rows.X):
+        if not np.array_equal(mine.rows.X, theirs.rows.X):
             return False
         return have_same_noise(mine.noise, theirs.noise)
 
@@ -148,5 +155,10 @@ class State(RowsState):
 
     def leave_out_all(self) -> tuple[Array, Array]:
         """Mean and variance of the observations in the order given, NaN for those left out."""
-        mean, variance = self.posterior.leave_out_all()
+        gathered = self.rows.gathered if self.gathers else None
+        if gathered is None:
+            mean, variance = self.posterior.leave_out_all()
+        else:
+            weight = np.ones(len(self.rows)) if self.rows.weight is None else self.rows.weight
+            mean, variance = self.posterior.leave_out_of(gathered.owner, self.rows.y, weight)
         return self.rows.tell_all(mean), self.rows.tell_all(variance)

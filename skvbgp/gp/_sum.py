@@ -76,7 +76,8 @@ def choose_inducing(
         return 0
     if before is not None:  # warm start: the form stays
         return 0 if before.shared is None else _N_INDUCING
-    return wanted if is_tried(wanted, len(rows)) else 0
+    may_pay = is_tried(wanted, len(rows)) and (rows.gathered is None or not learner.counts_rows)
+    return wanted if may_pay else 0
 
 
 def train_sum(learner: GPLearner, start: Start, end_pass: EndPass) -> State:
