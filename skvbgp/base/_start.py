@@ -74,9 +74,11 @@ def choose_inducing_inputs(
     All distinct rows if there are at most m of them, otherwise centres of a short k-means. It
     runs on one thread: its sums are rounded differently by every number of them.
     """
-    distinct = np.unique(X, axis=0)
+    distinct, owner = np.unique(X, axis=0, return_inverse=True)
     if len(distinct) <= m:
         return distinct
+    if 2 * len(distinct) <= len(X):  # equal rows would be several of the centres
+        X, weight = distinct, np.bincount(owner.ravel(), weight).astype(np.float64)
     from sklearn.cluster import KMeans  # some tenths of a second that others can do without
 
     kmeans = KMeans(m, init="random", n_init=1, max_iter=10, random_state=rng)

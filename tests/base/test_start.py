@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_limits
 
 from skvbgp.base import (
@@ -83,6 +83,20 @@ def test_inducing_inputs_cover_the_rows(rng):
 
     assert distance(U) < distance(X[:20])
     assert_array_equal(choose_inducing_inputs(X, 20, np.random.RandomState(0)), U)
+
+
+def test_inducing_inputs_are_distinct_where_rows_are_not(rng):
+    """Fewer than the places of many rows; k-means has nothing to warn of."""
+    X = rng.normal(size=(110, 2))
+    few, many = np.repeat(X, 3, axis=0), np.repeat(X, rng.integers(20, 60, 110), axis=0)
+    for rows, weight in ((few, None), (few, rng.uniform(0.5, 2.0, 330)), (many, None)):
+        U = choose_inducing_inputs(rows, 100, np.random.RandomState(0), weight)
+        assert len(np.unique(U, axis=0)) == 100
+    once = choose_inducing_inputs(X, 1, np.random.RandomState(0), np.arange(1.0, 111.0))
+    twice = choose_inducing_inputs(
+        np.vstack([X, X]), 1, np.random.RandomState(0), np.tile(np.arange(1.0, 111.0), 2)
+    )
+    assert_allclose(once, twice)
 
 
 def test_inducing_inputs_do_not_depend_on_the_number_of_threads(rng):
