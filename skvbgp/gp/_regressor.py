@@ -145,7 +145,7 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
         Belief in the kernels, averaged over rows.
 
     n_neighbors_ : int
-        Rows that a prediction is made from.
+        Rows that a prediction is made from: places, where many rows are at few of them.
 
     n_inducing_ : int
         Inducing inputs of the global part, 0 without it. With it, `kernels_` are those of what it
