@@ -42,9 +42,8 @@ class RowNoise:
     outputs: Array | None = None  # (n, t), indicators of outputs with a learned variance each
     #: Whether equal rows are measurements that agree, of which one may be left out.
     can_part: bool = False
-    scatter: Array | None = (
-        None  # (n,), squared deviations from the mean of those at a place, summed
-    )
+    #: (n,): sums of squared deviations of targets at a place from their mean.
+    scatter: Array | None = None
 
     @classmethod
     def plain(cls, n: int) -> RowNoise:
