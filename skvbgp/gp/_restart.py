@@ -42,7 +42,6 @@ def is_restart_due(learner: GPLearner, state: State, X: Rows, n_new: int) -> boo
             return True
         before, after = np.floor(_CHECKS * growth)
         is_looked_at = n <= state.k and bool(after > before) and state.posterior.is_uniform
-        is_looked_at = is_looked_at and state.known is state.rows  # in the order of the stream
         return is_looked_at and _has_outgrown(learner, state, X)
     n_due = min(state.n_seen_trained - state.rows.n_before, learner.forgetting.memory)
     n_seen = state.rows.n_seen + X.n_seen

@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,10 +11,13 @@ from scipy.integrate import quad
 from scipy.stats import invgamma
 
 from skvbgp import VBGPRegressor
+from skvbgp.gp._cell_choice import _may_pay
 from skvbgp.gp._folds import _predict
+from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._places import gather_rows, measure_gain
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise, discount_copies
+from skvbgp.gp._sample import Sample
 from skvbgp.kernels import RBF, Matern, White
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import small
@@ -169,6 +173,53 @@ def test_hyperparameters_are_learned_from_places(rng):
     assert np.mean(np.abs(error) < 2.0 * std) > 0.85
     assert_allclose(model.noise_variance_, 0.25, rtol=0.2)
     assert model.n_neighbors_ == 40
+    assert model._state.posterior.is_uniform  # as few rows have one scale
+
+
+def test_units_of_y_do_not_matter(rng):
+    X, y = make_places(rng, n=600, alone=0)
+    model = small(KERNEL).fit(X, y)
+    other = small(KERNEL).fit(X, 1_024.0 * y + 1_000.0)
+    mean, std = model.predict(X, return_std=True)
+    assert_allclose(other.predict(X), 1_024.0 * mean + 1_000.0, rtol=1e-6)
+    assert_allclose(other.predict(X, return_std=True)[1], 1_024.0 * std, rtol=1e-4)
+
+
+def test_what_is_judged_is_one_row_given_the_others(rng):
+    """Or given those of other places alone."""
+    X, y = make_places(rng)
+    Z, found = gather(X, y)
+    process = Process(KERNEL, 0.2, np.inf)
+    sample = Sample(Z, found.y, np.random.RandomState(0), found.noise, members=found.members)
+    parts = sample.leave_out(Mixture.of(process), np.ones(2), 1_000, 60)
+    targets, share = sample.hold(60)
+    assert_array_equal(share, found.members.share[:60])
+    assert_array_equal(sample.judged_inputs[:60], Z[found.members.row[:60]])
+    for j, i in enumerate(found.members.row[:60]):
+        own = (found.owner == i) & np.isclose(y, targets[j])
+        assert own.sum() == 1
+        gone = own if found.members.n_others[j] else found.owner == i
+        others = RowNoise.plain(int(np.sum(~gone)))
+        given = process.factorise(X[~gone], y[~gone], others).moments(Z[i : i + 1])
+        assert_allclose(parts.mean[j], given.mean, atol=1e-5)
+        assert_allclose(parts.variance[j], given.variance, atol=1e-5)
+
+
+def test_neighbours_of_a_stream_are_places(rng):
+    """As many as there are stay neighbours, however many rows come to them."""
+    X, y = make_places(rng)
+    model = VBGPRegressor(KERNEL, learn_hyperparameters=False, random_state=0).fit(X, y)
+    model._state = replace(model._state, k=600)
+    model.partial_fit(X[:3], y[:3] + 0.1)
+    assert model._state.k == 600
+
+
+def test_places_have_no_cells(rng):
+    X, y = make_places(rng)
+    state = small(KERNEL, **FIXED).fit(X, y)._state
+    learner = SimpleNamespace(counts=(64, 128), learn_hyperparameters=True, n_outputs=0)
+    assert not _may_pay(learner, state)
+    assert _may_pay(learner, replace(state, gathers=False))
 
 
 def test_neither_order_nor_calls_matter(rng):
@@ -207,9 +258,9 @@ def test_rows_at_many_places_stay_as_they_are(rng):
 
 def test_copies_are_not_gathered(rng):
     """Most rows of a place agree, where those of others do not."""
-    X, y = np.repeat(rng.uniform(size=(300, 2)), 2, axis=0), rng.standard_normal(600)
-    assert len(gather_rows(X, y, RowNoise(np.ones(600), np.zeros(600))).y) == 300
-    copies = RowNoise(np.tile([5.0, 1.0], 300), np.zeros(600))
+    X, y = np.repeat(rng.uniform(size=(30, 2)), 25, axis=0), rng.standard_normal(750)
+    assert len(gather_rows(X, y, RowNoise.plain(750)).y) == 30
+    copies = RowNoise(np.tile([100.0] + 24 * [1.0], 30), np.zeros(750))
     assert not discount_copies(X, y, copies).can_part
     assert gather_rows(X, y, copies) is None
 
