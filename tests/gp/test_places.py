@@ -209,9 +209,9 @@ def test_neighbours_of_a_stream_are_places(rng):
     """As many as there are stay neighbours, however many rows come to them."""
     X, y = make_places(rng)
     model = VBGPRegressor(KERNEL, learn_hyperparameters=False, random_state=0).fit(X, y)
-    model._state = replace(model._state, k=600)
+    model._state = replace(model._state, k=402)
     model.partial_fit(X[:3], y[:3] + 0.1)
-    assert model._state.k == 600
+    assert model._state.k == 402
 
 
 def test_places_have_no_cells(rng):
