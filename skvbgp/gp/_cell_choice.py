@@ -56,7 +56,7 @@ def try_cells(learner: GPLearner, state: State, rng: np.random.RandomState) -> S
 def _may_pay(learner: GPLearner, state: State) -> bool:
     """Whether the number of neighbours was free, and all rows of one output are near and here.
 
-    Each by itself.
+    None of them stands for others.
     """
     is_free = len(learner.counts) > 1 and learner.learn_hyperparameters and not learner.n_outputs
     is_plain = state.known is state.rows and not isinstance(state.rows, SpreadRows)

@@ -23,7 +23,7 @@ from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._restart import doubt, is_restart_due
 from skvbgp.gp._row_noise import RowNoise, discount_copies
 from skvbgp.gp._rows import Rows, average_weights
-from skvbgp.gp._sample import Judges, Sample, join_samples
+from skvbgp.gp._sample import Judges, PlacesSample, Sample, join_samples
 from skvbgp.gp._search import Found, Search
 from skvbgp.gp._search_few import FewRowsSearch
 from skvbgp.gp._search_many import ManyRowsSearch
@@ -96,7 +96,7 @@ class GPLearner(RegressionLearner):
         return not any(isinstance(leaf, White) for kernel in kernels for leaf in leaves(kernel))
 
     @property
-    def _may_gather(self) -> bool:
+    def may_gather(self) -> bool:
         """Whether the rows of a place may be one: of one output, without noise of their own."""
         return self.counts_rows and not self.n_outputs
 
@@ -112,7 +112,7 @@ class GPLearner(RegressionLearner):
     def _count_trials(self, n: int, n_starts: int, *, grows: bool) -> int:
         """Largest number of trials of a fit to n rows."""
         kinds = {self._choose_search(n)}
-        if self._may_gather:  # many rows may be at few places
+        if self.may_gather:  # many rows may be at few places
             kinds.add(FewRowsSearch)
         count = max(kind.count(n_starts, grows=grows) for kind in kinds)
         if n <= self.few or not is_tried(self.n_inducing, n):
@@ -161,7 +161,7 @@ class GPLearner(RegressionLearner):
         together = reduce(RunningScale.merged, inputs)
         d = len(together.mean) - self.n_outputs
         n_inducing = choose_inducing(self, outputs, gaps, before)
-        gathers = self._may_gather and not n_inducing
+        gathers = self.may_gather and not n_inducing
         if self.learn_hyperparameters:  # else a stream is a fit to all rows, whatever the calls
             gathers = gathers and any(rows.gathered is not None for rows in outputs)
         known = [rows.at_places if gathers else rows for rows in outputs]
@@ -302,16 +302,18 @@ class GPLearner(RegressionLearner):
         """What a search sees of the rows."""
         rows, frames = start.known, start.frames
         noise = discount_copies(rows.X, rows.y, rows.noise)
-        kind = SpreadSample if isinstance(rows, SpreadRows) else Sample
-        gathered = start.rows.gathered if start.gathers else None
-        return kind(
+        unit = frames.target.unit
+        given = (
             *rows.scaled(frames.coordinates, frames.target),
             rng,
-            None if noise is None else noise.scaled(frames.target.unit),
+            None if noise is None else noise.scaled(unit),
             self.n_outputs,
             judges,
-            None if gathered is None else gathered.members.scaled(frames.target.unit),
         )
+        gathered = start.rows.gathered if start.gathers else None
+        if gathered is not None:
+            return PlacesSample(*given, members=gathered.members.scaled(unit))
+        return SpreadSample(*given) if isinstance(rows, SpreadRows) else Sample(*given)
 
     def keep(self, start: Start) -> State:
         """The state of hyperparameters that stay where they start, in equal shares."""

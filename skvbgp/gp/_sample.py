@@ -48,8 +48,6 @@ class Sample:
     n_outputs: int = 0  # number of the last columns of X, which say which output a row is of
     #: The rows that are left out, of one output; by default random ones.
     judges: Judges | None = None
-    #: Rows that those of one output stand for, which are judged in the place of these.
-    members: Members | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -86,14 +84,10 @@ class Sample:
         """Inputs (h, d) of the values that are left out, of one output."""
         if np.ndim(self.y) == 2 or self.n_outputs:
             return None
-        n = self._count(None)[0]
-        X = self._judged[0].X
-        return X[:n] if self.members is None else X[self.members.row[:n]]
+        return self._judged[0].X[: self._count(None)[0]]
 
     def is_twin(self, other: Sample) -> bool:
         """Whether another output was observed in the same rows."""
-        if self.members is not None or other.members is not None:
-            return False
         return np.array_equal(self.X, other.X) and have_same_noise(self.noise, other.noise)
 
     # -- groups ------------------------------------------------------------------------------------
@@ -130,8 +124,7 @@ class Sample:
     @cached_property
     def _judged(self) -> list[Rows]:
         """By output: rows in random order, of which the first ones are left out in turn."""
-        order = self._draw_order(_JUDGED_ROWS) if self.members is None else np.arange(len(self))
-        X, y, noise = self._take(order)
+        X, y, noise = self._take(self._draw_order(_JUDGED_ROWS))
         return [Rows().plus(X, one, noise) for one in (y.T if y.ndim == 2 else [y])]
 
     def _count(self, n: int | None) -> tuple[int, int]:
@@ -139,9 +132,6 @@ class Sample:
 
         A row's values of all outputs are left out before those of the next row.
         """
-        if self.members is not None:
-            n = min(n or HELD_OUT, len(self.members))
-            return n, n
         m, rows = len(self._judged), self._judged[0]
         usual = HELD_OUT if self.judges is None else len(self.judges.rows)
         most = len(rows) * m if self.judges is None else usual
@@ -153,18 +143,18 @@ class Sample:
     ) -> LocalMoments:
         """What processes say of the first n values that are left out, one at a time."""
         n, n_rows = self._count(n)
+        noise, each = self._judged[0].noise, self._condition(mixture, weights, k)
+        unknown = None if self.judges is None else self.judges.variance[:n]
+        equal = None if noise is None else noise.others[:n_rows]
+        given = np.arange(n_rows), equal, unknown
+        return do_once(lambda: _interleave([one.leave_out(*given) for one in each]).head(n))
+
+    def _condition(self, mixture: Mixture, weights: Array, k: int) -> list[NeighbourPosterior]:
+        """The posteriors of the outputs, given the rows that are left out in turn."""
         frame = Coordinates(np.zeros(self.d), np.ones(self.d)), Target(0.0, 1.0)
         first, *others = self._judged
         one = NeighbourPosterior(mixture, first, *frame, weights, k)
-        each = [one, *(TwinPosterior(mixture, y, *frame, weights, k, first=one) for y in others)]
-        unknown = None if self.judges is None else self.judges.variance[:n]
-        equal = None if first.noise is None else first.noise.others[:n_rows]
-        given: tuple[Any, ...] = np.arange(n_rows), equal, unknown
-        if self.members is not None:
-            judged = self.members[:n]
-            rest = first.y[judged.row] + judged.others_apart
-            given = judged.row, judged.n_others, None, rest
-        return do_once(lambda: _interleave([one.leave_out(*given) for one in each]).head(n))
+        return [one, *(TwinPosterior(mixture, y, *frame, weights, k, first=one) for y in others)]
 
     @property
     def n_values(self) -> float:
@@ -178,12 +168,40 @@ class Sample:
         None is once.
         """
         n, n_rows = self._count(n)
-        if self.members is not None:
-            judged = self.members[:n]
-            return self.y[judged.row] + judged.apart, judged.share
         y = np.column_stack([rows.y[:n_rows] for rows in self._judged]).ravel()[:n]
         weight = self._judged[0].weight
         return y, None if weight is None else np.repeat(weight[:n_rows], len(self._judged))[:n]
+
+
+@dataclass(kw_only=True)
+class PlacesSample(Sample):
+    """Rows of one output that stand for others each, some of which are judged in their place."""
+
+    members: Members
+
+    @property
+    def judged_inputs(self) -> Array:
+        return np.asarray(self.X[self.members.row[:HELD_OUT]])
+
+    def is_twin(self, other: Sample) -> bool:
+        """Rows of two outputs stand for different values."""
+        return False
+
+    @cached_property
+    def _judged(self) -> list[Rows]:
+        return [Rows().plus(self.X, self.y, self.noise)]
+
+    def leave_out(
+        self, mixture: Mixture, weights: Array, k: int, n: int | None = None
+    ) -> LocalMoments:
+        (posterior,) = self._condition(mixture, weights, k)
+        judged = self.members[: n or HELD_OUT]
+        rest = self.y[judged.row] + judged.others_apart
+        return do_once(lambda: posterior.leave_out(judged.row, judged.n_others, y=rest))
+
+    def hold(self, n: int | None = None) -> tuple[Array, Array]:
+        judged = self.members[: n or HELD_OUT]
+        return self.y[judged.row] + judged.apart, judged.share
 
 
 @dataclass

@@ -76,8 +76,9 @@ def choose_inducing(
         return 0
     if before is not None:  # warm start: the form stays
         return 0 if before.shared is None else _N_INDUCING
-    may_pay = is_tried(wanted, len(rows)) and (rows.gathered is None or not learner.counts_rows)
-    return wanted if may_pay else 0
+    if not is_tried(wanted, len(rows)) or (learner.may_gather and rows.gathered is not None):
+        return 0
+    return wanted
 
 
 def train_sum(learner: GPLearner, start: Start, end_pass: EndPass) -> State:

@@ -17,7 +17,7 @@ from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._places import gather_rows, measure_gain
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise, discount_copies
-from skvbgp.gp._sample import Sample
+from skvbgp.gp._sample import PlacesSample
 from skvbgp.kernels import RBF, Matern, White
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import small
@@ -190,7 +190,8 @@ def test_what_is_judged_is_one_row_given_the_others(rng):
     X, y = make_places(rng)
     Z, found = gather(X, y)
     process = Process(KERNEL, 0.2, np.inf)
-    sample = Sample(Z, found.y, np.random.RandomState(0), found.noise, members=found.members)
+    given = Z, found.y, np.random.RandomState(0), found.noise
+    sample = PlacesSample(*given, members=found.members)
     parts = sample.leave_out(Mixture.of(process), np.ones(2), 1_000, 60)
     targets, share = sample.hold(60)
     assert_array_equal(share, found.members.share[:60])
