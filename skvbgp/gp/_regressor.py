@@ -42,16 +42,14 @@ _LEAST_SHARE = 0.005
 class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, VariationalRegressor):
     """Gaussian process regression that learns its kernel: the one to start with.
 
-    Every place is predicted by Gaussian processes of its nearest rows; with few rows these are
-    all of them, and the process is exact. The kernels are found by a greedy search over Matern,
-    rational quadratic and squared exponential kernels, their products and sums, each with one
-    length scale per input; with few rows, straight lines are added to the best one, and of more
-    than 20 inputs a few may have length scales of their own, all others one. With 401 to 3,000
-    rows, kernels with one length scale for all inputs compete, too, without and with straight
-    lines, for many weak inputs. Predictions average over those that matter, by a belief that
-    follows how well each explains the rows around a place; the scale of the function and of the
-    noise is uncertain there as well, so that intervals widen where the function is rough. They
-    have the shape that errors of training rows have, each left out: skewed, or with heavy tails.
+    Every place is predicted from its nearest rows or from all, always up to 400 rows, and up to
+    3,000 where that predicts better. A greedy search finds the kernels: Matern, rational quadratic
+    and squared exponential, their products and sums, with one length scale for each input or one
+    for all, and with straight lines where these help. Predictions average over the kernels that
+    matter. How much each does depends on the place, as does the scale of function and noise where
+    there are more than 400 rows, so that intervals are wide where the function is rough. Intervals
+    and quantiles have the shape of the errors of training rows, each left out: skewed, or with
+    heavy tails.
 
     Parameters
     ----------
@@ -72,11 +70,12 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
     n_inducing : "auto", int or None, default="auto"
         Inducing inputs of a global part of the function, a sparse process of all rows, which may
         have straight lines; near rows then say what that leaves. "auto" has 500 where, with 2,000
-        rows or more, rows that are left out are predicted better so. It has none if `kernel` is
-        given or rows are forgotten, for a learned `output_covariance`, shared
-        `output_hyperparameters`, missing entries of X and Dask collections. Up to as many rows as
-        neighbours there is none; None and 0 are none, too. With a number, X has no missing entries,
-        in predictions neither.
+        rows or more, rows that are left out are predicted better so. There is none with
+        ``learn_hyperparameters=False``, `forgetting`, a learned `output_covariance`, shared
+        `output_hyperparameters`, missing entries of X and Dask collections, where a number is an
+        error; and none with a `kernel` of your own, where a number is allowed. Up to as many rows
+        as neighbours there is none; None and 0 are none, too. With a number, X has no missing
+        entries, in predictions neither.
 
     categorical_features : "from_dtype" or array-like, default=None
         Inputs that are categories: their names, indices, a mask, or "from_dtype" for the columns
@@ -132,7 +131,8 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
         Determines which groups of rows train the kernels, and which rows judge them.
 
     n_jobs : int, default=None
-        Workers that make predictions, which change no result. None is the threads of BLAS.
+        Workers of joblib that predict from neighbours, which change no result. None is those of an
+        active ``joblib.parallel_config``, or else the threads of BLAS, the quickest on one machine.
 
     Attributes
     ----------
@@ -209,9 +209,10 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
     cannot have. Weights and forgetting need kernels without a :class:`~skvbgp.kernels.White` part.
 
     `partial_fit` knows new rows at once. Hyperparameters are learned again, from all rows, in every
-    call as long as fewer than 32 were known, and then whenever their number has doubled, or before
-    if they are few and their scale has changed. So is the global part, which stays as it is in
-    between. The categories of inputs are those of the first call.
+    call as long as fewer than 32 were known, and then whenever their number has doubled, or before:
+    when they become too many for all to be neighbours, or if they are few and their scale has
+    changed. So is the global part, which stays as it is in between. The categories of inputs are
+    those of the first call.
 
     With more rows than neighbours, ``return_cov`` gives the variances that ``return_std`` gives,
     and correlations given the rows that are near to any of the rows asked for.
