@@ -52,9 +52,8 @@ class InducingClasses(PickledByFields):
     def given(self, log_frequencies: Array) -> GivenVotes:
         """What they say where the classes have these frequencies (K,)."""
         shift = self.shift - np.outer(self.shift.sum(axis=1), np.exp(log_frequencies))
-        precision = self.information.copy()
-        precision.flat[:: len(precision) + 1] += 1.0
-        return GivenVotes(self.process, self.inducing, WhitenedGaussian(precision, shift))
+        q = WhitenedGaussian.of_information(self.information, shift)
+        return GivenVotes(self.process, self.inducing, q)
 
 
 @dataclass(frozen=True)

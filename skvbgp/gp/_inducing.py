@@ -48,8 +48,7 @@ class GlobalPart(PickledByFields):
         known = np.sort(order[:_MOST_ROWS])
         y, t = self.target.scaled(rows.y[known]), self._spread_noise(rows, known)
         X = self.coordinates.scaled(rows.X[known])
-        q = WhitenedGaussian.standard(len(self.Z))
-        q = q.with_information(*self.inducing.gather(X, 1.0 / t, y / t))
+        q = WhitenedGaussian.of_information(*self.inducing.gather(X, 1.0 / t, y / t))
         return replace(self, known=known, q=q)
 
     def _spread_noise(self, rows: Rows, index: Index) -> Array:
@@ -162,15 +161,14 @@ class GlobalDraws:
     weights: Array  # (m, S)
 
     def __call__(self, X: Array) -> Array:
-        """Values (n, S) at rows X, without the mean."""
+        """Values (n, S) at rows X."""
         part = self.part
 
         def measure(tile: Array) -> Array:
             scaled = part.coordinates.scaled(tile)
             return self.prior(scaled) + part.kernel(scaled, part.Z) @ self.weights
 
-        values = part.target.original(by_tile(measure, X))
-        return values - part.mean(X)[:, None]
+        return part.target.original(by_tile(measure, X))
 
     def gradient(self, X: Array) -> Array:
         """Derivatives (n, d, S)."""
@@ -182,8 +180,7 @@ class GlobalDraws:
 
         tasks = [(x,) for x in part.coordinates.scaled(X)]
         unit = part.target.unit / part.coordinates.scale
-        values = np.array(thread_map(measure, tasks)) * unit[:, None]
-        return np.asarray(values - part.measure_gradient(X)[0][:, :, None])
+        return np.array(thread_map(measure, tasks)) * unit[:, None]
 
 
 @dataclass(frozen=True)
@@ -197,15 +194,15 @@ class SumDraws:
     def __call__(self, X: Array) -> Array:
         values = self.local(X)
         with single_blas_thread:
-            deviation = self.shared(X)
-            return values + self.shared.part.mean(X)[:, None] + self.factor * deviation
+            mean = self.shared.part.mean(X)[:, None]
+            return values + mean + self.factor * (self.shared(X) - mean)
 
     def gradient(self, X: Array) -> Array:
         """Derivatives (n_samples, n_features, n)."""
         slopes = self.local.gradient(X)
         with single_blas_thread:
-            mean, deviation = self.shared.part.measure_gradient(X)[0], self.shared.gradient(X)
-            return np.asarray(slopes + mean[:, :, None] + self.factor * deviation)
+            mean = self.shared.part.measure_gradient(X)[0][:, :, None]
+            return np.asarray(slopes + mean + self.factor * (self.shared.gradient(X) - mean))
 
 
 @dataclass(frozen=True)
@@ -224,6 +221,10 @@ class SumPosterior(NeighbourPosterior):
     def _leave_out(self, index: Index) -> LocalMoments:
         moments = self.shared.leave_out(self.rows, index)
         return self._add(super()._leave_out(index), *moments)
+
+    def _observe(self, index: Index) -> Array:
+        """With what the mean of the global part has taken from them."""
+        return super()._observe(index) + self.shared.mean(self.rows.X[index]) / self.target.unit
 
     def _add(self, parts: LocalMoments, mean: Array, variance: Array) -> LocalMoments:
         """The same with moments (n,) of the global part, in the user's units."""

@@ -223,15 +223,11 @@ class NeighbourPosterior(NearRows):
             if j not in self._slopes:
                 self._slopes[j] = gaps.measure_slope(j, self.rows.X, self._predict_mean)
             shift += inputs[:, j] * self._slopes[j]
-        parts = parts._replace(variance=parts.variance + shift[:, None])
-        return self._widen_known(parts, inputs[:, gaps.columns])
-
-    def _widen_known(self, parts: LocalMoments, inputs: Array) -> LocalMoments:
-        """The same by the slopes (g,) that processes have learned."""
-        return parts._replace(variance=parts.variance + self._measure_gaps(parts, inputs))
+        learned = self._measure_gaps(parts, inputs[:, gaps.columns])
+        return parts._replace(variance=parts.variance + shift[:, None] + learned)
 
     def _measure_gaps(self, parts: LocalMoments, inputs: Array) -> Array:
-        """What each process (n, C) adds for them."""
+        """What each process (n, C) adds to variances, by the slopes (g,) that it has learned."""
         spread = parts.noise / [process.noise for process in self.mixture.processes]
         slopes = np.array([process.slopes for process in self.mixture.processes])  # (C, g)
         return np.asarray(spread * (inputs @ slopes.T))
@@ -297,9 +293,13 @@ class NeighbourPosterior(NearRows):
         parts = self._tell_outputs(self.rows.X[index], parts)
         parts = parts._replace(noise=parts.noise + known.variance[index, None])
         if others is not None:
-            y = self.target.scaled(self.rows.y[index]) if y is None else y
+            y = self._observe(index) if y is None else y
             parts = parts.observe(y, others, parts.noise + gaps)
         return parts._replace(variance=parts.variance + gaps)
+
+    def _observe(self, index: Index) -> Array:
+        """Scaled targets (n,) of known rows."""
+        return self.target.scaled(self.rows.y[index])
 
     def leave_out_all(self) -> tuple[Array, Array]:
         """Mean and variance of the known observations, each left out, in the user's units."""

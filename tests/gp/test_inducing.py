@@ -100,7 +100,7 @@ def test_draws_have_its_moments(rng):
     part, rows = make_part(rng)
     places = np.vstack([rows.X[:3] + 0.2, [[9.0, 0.0]]])
     draws = part.draw(4000, np.random.RandomState(0))
-    values, covariance = draws(places), part.covariance(places)
+    values, covariance = draws(places) - part.mean(places)[:, None], part.covariance(places)
     std = np.sqrt(np.diagonal(covariance))
     assert_allclose(values.mean(axis=1) / std, 0.0, atol=0.08)
     assert_allclose(np.cov(values) / np.outer(std, std), covariance / np.outer(std, std), atol=0.12)
@@ -235,6 +235,16 @@ def test_equal_rows_are_one_with_a_weight(rng):
     assert_allclose(found, expected, rtol=1e-6)
     noisy = model.fit(X, y, y_var=np.where(np.arange(60) == 0, 1e6, 0.0))
     assert_allclose(noisy.predict(X[:1]), y[:1], atol=2.0)
+
+
+def test_what_was_observed_at_a_row_that_is_left_out_is_a_target(rng):
+    """Not what the global part leaves of it; observed often enough, it is predicted."""
+    X, y = make_data(60)
+    weight = rng.integers(1, 4, 60)
+    state = small(n_neighbors=12, n_inducing=10).fit(X, y, weight)._state
+    parts = state.posterior.leave_out(np.arange(60), np.full(60, 1e12))
+    expected = state.frames.target.scaled(state.observed.y)[:, None]
+    assert_allclose(parts.mean, np.broadcast_to(expected, parts.mean.shape), atol=1e-6)
 
 
 @pytest.mark.thorough
