@@ -21,7 +21,7 @@ class GPOutputsState(OutputsState):
     """The models of all outputs, and which rows each of them knows."""
 
     outputs: tuple[State, ...]
-    index: tuple[NDArray[np.intp], ...]
+    index: tuple[NDArray[np.intp], ...]  # of those seen that are followed: their numbers
 
     @property
     def n_kernels(self) -> int:
@@ -37,7 +37,9 @@ class GPOutputsState(OutputsState):
         """Mean and variance (n, t) of the observations, NaN for what was none."""
         result = np.full((2, self.n, len(self.outputs)), np.nan)
         for j, (output, index) in enumerate(zip(self.outputs, self.index, strict=True)):
-            result[:, index, j] = output.leave_out_all()
+            result[:, index, j] = [
+                told[len(told) - len(index) :] for told in output.leave_out_all()
+            ]
         return result[0], result[1]
 
 
@@ -85,12 +87,19 @@ class GPOutputsLearner(OutputsLearner):
     def gather(self, outputs: tuple[State, ...], X: Observations) -> GPOutputsState:
         known = super().gather(outputs, X)
         index = X.index if X.before is None else _follow_all(X.before, X)
+        pairs = zip(index, known.outputs, strict=True)
+        index = tuple(_take_followed(own, output.rows) for own, output in pairs)
         return GPOutputsState(known.outputs, known.n, index)
 
 
 def _follow(state: Any, X: Observations, j: int) -> NDArray[np.intp]:
     """Which of all rows an output knows, with the new ones."""
     return np.append(state.index[j], state.n + X.index[j])
+
+
+def _take_followed(index: NDArray[np.intp], rows: Rows) -> NDArray[np.intp]:
+    """Those of rows that are not forgotten: a stream has no end."""
+    return index[len(index) - (rows.n_seen - rows.n_forgotten) :]
 
 
 def _follow_all(state: Any, X: Observations) -> tuple[NDArray[np.intp], ...]:

@@ -82,6 +82,23 @@ def test_what_is_kept_of_an_endless_stream_is_bounded(data, forgetting):
     assert_allclose(later.predict(T), again.predict(T), rtol=1e-9)
 
 
+@pytest.mark.parametrize("forgetting", [20, 0.8])
+def test_what_is_kept_of_several_outputs_is_bounded(data, forgetting):
+    """Numbers of the rows that each was observed in, too, also where one is not any more."""
+    X, y, T = data
+    Y = np.column_stack([y, np.where(np.arange(120) < 90, -y, np.nan)])
+    model, kept = make_model(forgetting=forgetting), []
+    for start in range(0, 120, 10):
+        model.partial_fit(X[start : start + 10], Y[start : start + 10])
+        kept.append([len(index) for index in model._state.index])
+    assert np.max(kept[3:]) <= 30
+    mean, _ = model.loo_predict()
+    for j, last in enumerate([119, 89]):
+        index = model._state.index[j]
+        assert_array_equal(np.flatnonzero(np.isfinite(mean[:, j])), index)
+        assert index[-1] == last
+
+
 @pytest.mark.parametrize("step", [7, 120])
 @pytest.mark.parametrize("forgetting", [20, 0.97])
 def test_copies_of_a_row_come_and_go_one_by_one(data, step, forgetting):
