@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skvbgp._core.copies import number_rows
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import count_inputs, find_first_columns, find_shared
 from skvbgp._core.parallel import thread_map
@@ -232,11 +233,13 @@ class ClassGPLearner(Learner):
         first_gap = state.gaps.precede(X)
         if not self.learn_hyperparameters and not (first_gap or state.gaps.columns.any()):
             return None
-        grown = self._is_outgrown(state, X, y) or len(state.rows) + len(y) >= 2 * state.n_trained
-        if self.learn_hyperparameters and not (grown or first_gap):
+        is_due = not self.learn_hyperparameters or first_gap or self._is_outgrown(state, X, y)
+        if not is_due and len(state.rows) + len(y) < 2 * state.n_trained:
             return None
         rows = state.rows.emptied(state.gaps).plus(X, y.counts)
         places, counts = merge_places(rows.X, rows.y)
+        if not is_due and len(places) < 2 * state.n_trained:
+            return None
         return places, Labelled(y.classes, counts, state.n_rows + y.n_rows)
 
     def _is_outgrown(self, state: ClassState, X: Array, y: Labelled) -> bool:
@@ -261,8 +264,9 @@ class ClassGPLearner(Learner):
         new = Rows.around(X, y.counts).filled(state.gaps)
         inputs, rows, n_rows = RunningScale.of(new.X), new, y.n_rows
         if self.forgetting == 1.0:
-            inputs, rows = state.inputs.merged(inputs), state.rows.joined(new)
-            n_rows += state.n_rows
+            rows, n_rows = _add_votes(state, new), state.n_rows + n_rows
+            is_merged = len(rows) < len(state.rows) + len(new)
+            inputs = RunningScale.of(rows.X) if is_merged else state.inputs.merged(inputs)
         coordinates, gaps = state.coordinates, state.gaps
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
             coordinates = frame_inputs(inputs, self.owners, standardised=state.standardised)
@@ -334,6 +338,17 @@ def _take_votes(rows: Rows, gaps: Gaps, coordinates: Coordinates) -> Votes:
     """Votes of rows `filled`, scaled."""
     places = join_variances(rows.X, gaps.measure_stds(rows.inputs))
     return Votes.of(scale_rows(places, coordinates), rows.y)
+
+
+def _add_votes(state: ClassState, new: Rows) -> Rows:
+    """Known rows and new ones, all `filled`: votes of a known place are added to its own."""
+    rows, numbers = state.rows.joined(new), number_rows(new.X)
+    if not any(np.isin(number_rows(X), numbers).any() for X, *_ in state.rows.chunks):
+        return rows
+    places, counts = merge_places(rows.emptied(state.gaps).X, rows.y)
+    if len(places) == len(rows):
+        return rows
+    return Rows.around(places, counts).filled(state.gaps)
 
 
 def _count_votes(rows: Rows) -> Array:

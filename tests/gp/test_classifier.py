@@ -177,6 +177,28 @@ def test_new_rows_are_known_at_once_and_hyperparameters_follow():
     assert_array_equal(model.predict_proba(X), whole.predict_proba(X))
 
 
+@pytest.mark.parametrize("has_gaps", [False, True])
+def test_votes_of_a_known_place_are_its_own(rng, has_gaps):
+    """It is no new one, by which units, neighbours and learning again would be decided."""
+    X, y = make_classes(60)
+    if has_gaps:
+        X[::7, 1] = np.nan
+    again = rng.permutation(60)[:40]
+    model = small(**FIXED).fit(X, y).partial_fit(X[again], y[::-1][again])
+    rows = np.append(np.arange(60), again)
+    expected = small(**FIXED).fit(X[rows], np.append(y, y[::-1][again]))
+    assert len(model._state.rows) == len(expected._state.rows) == 60
+    assert_allclose(model.predict_proba(X + 0.1), expected.predict_proba(X + 0.1), rtol=1e-8)
+    learning = small(max_iter=1, n_neighbors=7).fit(X, y)
+    kernels = learning.kernels_
+    for _ in range(3):
+        learning.partial_fit(X, y)
+    assert learning.kernels_ == kernels and len(learning._state.rows) == 60
+    assert learning.n_samples_seen_ == 240
+    learning.partial_fit(X + 10.0, y)
+    assert learning.kernels_ != kernels
+
+
 def test_a_class_that_comes_later_is_learned():
     X, y = make_classes(80)
     first = np.flatnonzero(y < 2)[:40]
