@@ -164,7 +164,7 @@ class JointState(PickledByFields):
         output = tell_output(rows.X, t)
         for j, one in enumerate(self.apart):
             if one is not None:
-                mean[output == j], variance[output == j] = one.posterior.leave_out_all()
+                mean[output == j], variance[output == j] = one.leave_out_all()
         mean, variance = (rows.tell_all(part).reshape(-1, t) for part in (mean, variance))
         return self.units.restore(mean, variance)
 
@@ -214,7 +214,7 @@ class GPJointLearner(JointLearner):
         (_, state), (values, _) = known, rows
         some, shared = values.without(hidden).filled(state.frames.gaps), state.shared
         if shared is not None:
-            shared = shared.given(some, np.arange(len(some)))
+            shared = shared.given(some, np.random.RandomState(0).permutation(len(some)))
             some = shared.subtract(some)
         posterior = replace(state, rows=some, shared=shared).posterior
         every, asked = values.rows, values.row[hidden]
@@ -286,7 +286,7 @@ class GPJointLearner(JointLearner):
             own = own.filled(one.frames.gaps)
             if one.shared is not None:  # it stays as it is
                 own = one.shared.subtract(own)
-            followed.append(one.with_rows(own, k=self.single.count_neighbours(one, len(own))))
+            followed.append(one.with_rows(own, k=self.single.count_neighbours(one, own)))
         return tuple(followed)
 
     # -- what it says ------------------------------------------------------------------------------

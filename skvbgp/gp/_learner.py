@@ -253,8 +253,12 @@ class GPLearner(RegressionLearner):
         if not (isinstance(known, WarpedCoordinates) and starts[0].grows):
             return self._train(starts, end_pass)
         straight = self._train(_move(starts, Coordinates(known.offset, known.scale)), watch)
-        warped = straight if watch.stopped else self._train(starts, end_pass)
-        return warped if _is_ahead(warped[0], straight[0]) else straight
+        if watch.stopped:
+            return straight
+        warped = self._train(starts, end_pass)
+        chosen = warped if _is_ahead(warped[0], straight[0]) else straight
+        n_iter = straight[0].n_iter + warped[0].n_iter
+        return tuple(replace(one, n_iter=n_iter) for one in chosen)
 
     def _train(self, starts: Sequence[Start], end_pass: EndPass) -> tuple[State, ...]:
         if starts[0].n_inducing:  # of one output
@@ -376,6 +380,7 @@ class GPLearner(RegressionLearner):
         """State after n rows in which this output was not observed; X are their inputs, if kept."""
         rows, frames = self._remember(state.rows, X, n, kept), state.frames
         if not self.learn_hyperparameters and self.forgetting.is_used:  # as a fit to what is left
+            frames = replace(frames, gaps=rows.learn_gaps(self.n_outputs))
             frames = self.reframe(frames, *rows.summarise())
         return state.with_rows(rows, frames=frames)
 
@@ -408,13 +413,14 @@ class GPLearner(RegressionLearner):
         X.scaled(frames.coordinates, frames.target)  # refuses what is too far away
         if X.noise is not None:
             X.noise.scaled(frames.target.unit)
-        k = self.count_neighbours(state, len(replace(state, rows=rows).known))
+        k = self.count_neighbours(state, rows)
         state = state.with_rows(rows, frames=frames, k=k, doubts=doubts)
         end_pass(lambda: state)
         return state
 
-    def count_neighbours(self, state: State, n: int) -> int:
-        """Neighbours of places that n rows predict, which were all if there were fewer."""
+    def count_neighbours(self, state: State, rows: Rows) -> int:
+        """Neighbours of places that these rows predict, which were all if there were fewer."""
+        n = len(replace(state, rows=rows).known)
         return state.k if n <= state.k else min(state.k, self.few)
 
     # -- what it says ------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def is_restart_due(learner: GPLearner, state: State, X: Rows, n_new: int) -> boo
     of the function, as many have to be new since then as came before it, or are remembered: rows of
     two functions look like noise.
     """
-    n_known, n = len(state.rows), len(state.rows) + n_new
+    n_known, n = _count_known(state, X, n_new)
     if says_too_little(hide_outputs(state.rows.head(LOOKED_AT), learner.n_outputs), learns=True):
         return True
     if not learner.forgetting.is_used:
@@ -41,8 +41,8 @@ def is_restart_due(learner: GPLearner, state: State, X: Rows, n_new: int) -> boo
         if growth[1] >= 2.0 or n_known <= state.k < n:
             return True
         before, after = np.floor(_CHECKS * growth)
-        is_looked_at = n <= state.k and bool(after > before) and state.posterior.is_uniform
-        return is_looked_at and _has_outgrown(learner, state, X)
+        may_outgrow = n <= state.k and not state.gathers and bool(after > before)
+        return may_outgrow and state.posterior.is_uniform and _has_outgrown(learner, state, X)
     n_due = min(state.n_seen_trained - state.rows.n_before, learner.forgetting.memory)
     n_seen = state.rows.n_seen + X.n_seen
     if n_seen - state.n_seen_trained < n_due:
@@ -51,6 +51,16 @@ def is_restart_due(learner: GPLearner, state: State, X: Rows, n_new: int) -> boo
     if changed is None:
         return True
     return n_seen - changed >= min(changed - state.rows.n_before, learner.forgetting.memory)
+
+
+def _count_known(state: State, X: Rows, n_new: int) -> tuple[int, int]:
+    """How many rows predict, before X and with it; places, where each of these is one row."""
+    n_known = len(state.known)
+    n = n_known + n_new
+    if state.gathers and n_known <= state.k < n:
+        rows = state.rows.joined(X.filled(state.frames.gaps))
+        n = len(replace(state, rows=rows).known)
+    return n_known, n
 
 
 def _has_outgrown(learner: GPLearner, state: State, X: Rows) -> bool:

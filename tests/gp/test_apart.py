@@ -91,6 +91,25 @@ def test_outputs_of_other_kinds_stay_apart():
     assert errors[0] < 0.9 * errors[2]
 
 
+@pytest.mark.usefixtures("second_apart")
+def test_rows_of_one_that_are_at_few_places_are_left_out_one_by_one():
+    """As those of a model of its own, in whose predictions they are one."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (12, 2))[rng.integers(12, size=440)]
+    Y = np.column_stack([np.full(440, np.nan), X[:, 0] + rng.standard_normal(440)])
+    Y[::4, 0] = X[::4, 1]
+    model = make_model(n_neighbors=20, max_iter=1).fit(X, Y)
+    apart = model._state.apart[1]
+    assert len(apart.known) == 12
+    mean, std = model.loo_predict()
+    rows, units = model._state.model.rows, model._state.units
+    expected = np.full((2, len(rows)), np.nan)
+    expected[:, rows.X[:, -1] == 1.0] = apart.leave_out_all()
+    own_mean, own_variance = (rows.tell_all(part)[1::2] for part in expected)
+    assert_allclose(mean[:, 1], units.mean[1] + units.unit[1] * own_mean, rtol=1e-7)
+    assert_allclose(std[:, 1], units.unit[1] * np.sqrt(own_variance), rtol=1e-7)
+
+
 @pytest.mark.parametrize("missing", [0.0, 0.5])
 def test_outputs_of_one_kind_learn_from_each_other(missing):
     rng = np.random.default_rng(2)

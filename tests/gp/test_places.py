@@ -16,7 +16,9 @@ from skvbgp.gp._folds import _predict
 from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._places import gather_rows, measure_gain
 from skvbgp.gp._process import Process
+from skvbgp.gp._restart import is_restart_due
 from skvbgp.gp._row_noise import RowNoise, discount_copies
+from skvbgp.gp._rows import Rows
 from skvbgp.gp._sample import PlacesSample
 from skvbgp.kernels import RBF, Matern, White
 from tests.derivatives import numerical_gradient
@@ -213,6 +215,22 @@ def test_neighbours_of_a_stream_are_places(rng):
     model._state = replace(model._state, k=402)
     model.partial_fit(X[:3], y[:3] + 0.1)
     assert model._state.k == 402
+
+
+def test_a_stream_learns_again_when_places_are_too_many_to_be_neighbours(rng):
+    """However many rows there are."""
+    X, y = make_places(rng)
+    model = small(KERNEL, **FIXED).fit(X, y)
+    learner, state = model._learner(), replace(model._state, k=25)
+    known, new = (
+        Rows().plus(X[:9], y[:9]),
+        Rows().plus(X[:9] + rng.uniform(1.0, 2.0, (9, 1)), y[:9]),
+    )
+    assert len(state.known) < 25 < len(state.rows)
+    assert is_restart_due(learner, state, new, 9)
+    assert not is_restart_due(learner, state, known, 9)
+    assert not is_restart_due(learner, replace(state, k=455), new, 9)
+    assert not is_restart_due(learner, replace(state, k=10), new, 9)
 
 
 def test_places_have_no_cells(rng):

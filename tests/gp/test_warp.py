@@ -322,6 +322,7 @@ def test_what_rows_left_out_say_decides(monkeypatch, states, outputs, lead, rank
     monkeypatch.setattr(_joint_learner, "_LEAST_VALUES", 1_000)  # no output is tried alone
     model = VBGPRegressor(random_state=0, max_iter=4, **outputs or {}).fit(X, y)
     assert said == [Coordinates, WarpedCoordinates]
+    assert model.n_iter_ == sum(states[kind, str(outputs)][0].n_iter for kind in said)
     assert model.input_warp_.shape == (3, 2)
     assert np.all(np.isfinite(model.input_warp_)) == is_kept
 
