@@ -92,6 +92,10 @@ def test_streams_and_warm_starts_keep_the_categories_of_the_first_fit(estimator)
     if "warm_start" in estimator.get_params():
         warm = clone(estimator).set_params(warm_start=True).fit(X, y).fit(X[5:], y[5:])
         assert np.isfinite(say(warm, X)).all()
+        if not warm._learns_of_columns:
+            return
+        with pytest.raises(ValueError, match="warm_start: other inputs"):
+            warm.set_params(categorical_features=None).fit(X[:, ::2].astype(float), y)
 
 
 @every

@@ -47,8 +47,9 @@ def log_evidence(
 ) -> tuple[float, Array, float]:
     """log N(y | 0, K + t I), and its gradients in K (n, n) and in log t.
 
-    A ``relative`` K is in units of t: the covariance is t (K + I).
+    A ``relative`` K is in units of t: the covariance is t (K + I). There is no known noise then.
     """
+    assert known is None or not relative
     noise = float(np.exp(log_noise))
     if known is not None:
         value, dK, d_own = own_evidence(K, y, noise + known, counts)

@@ -77,6 +77,10 @@ class Judged(NamedTuple):
         return Judged(*map(np.minimum, self, other))
 
 
+#: What no rows say.
+_NOTHING = Judged(np.empty(0), np.empty(0))
+
+
 class Call(NamedTuple):
     """Rows of a call that a change may explain."""
 
@@ -205,10 +209,14 @@ class NoticesChange(VariationalEstimator):
         It gets a second stream, keeps that, or becomes what it knows.
         """
         weight = as_weights(data[2].get("sample_weight"), _num_samples(data[0]))
-        rows = np.flatnonzero(weight)
-        rows = rows[np.unique(np.linspace(0, len(rows) - 1, _COMPARED_ROWS, dtype=int))]
+        rows = np.flatnonzero((weight > 0.0) & self._is_observed(data[1]))
+        if len(rows) > _COMPARED_ROWS:
+            rows = rows[np.linspace(0, len(rows) - 1, _COMPARED_ROWS, dtype=int)]
         some = _take(rows, *data)
         try:
+            if not len(rows):
+                self._wait(now, second, doubted, Call(data, self.n_samples_seen_, rows, _NOTHING))
+                return
             mine = self._predict_known(*some)
             call = Call(data, self.n_samples_seen_, rows, self._judge(mine))
             if second is None:
@@ -227,16 +235,33 @@ class NoticesChange(VariationalEstimator):
             )
             if not is_ahead and self._gives_up(compared, now.n_samples_seen_):
                 return
-            model = copy.copy(second.model)
-            vars(model).update(now.get_params(deep=False))
-            _drop_callbacks(model._learn(*data))
+            compared = self._tell(compared, now, data)
             if is_ahead:
-                now._become(model)
+                now._become(compared.model)
                 return
-            now._keep_in_doubt("_second", compared._replace(model=model))
+            now._keep_in_doubt("_second", compared)
             self._doubt(now, [*doubted, call])
-        except ValueError:
-            return  # rows after a change may not be enough, as where an output was not observed yet
+        # rows after a change may not be enough, as where an output was not observed yet, or say
+        # nothing that could be computed with: the first stream has learned from them
+        except (ValueError, ArithmeticError):
+            return
+
+    def _is_observed(self, y: Any) -> NDArray[np.bool_]:
+        """Which rows say something, (n,)."""
+        return np.ones(_num_samples(y), dtype=bool)
+
+    def _tell(self, second: Second, now: Self, data: Data) -> Second:
+        """A second stream that knows the rows of a call, too."""
+        model = copy.copy(second.model)
+        vars(model).update(now.get_params(deep=False))
+        return second._replace(model=_drop_callbacks(model._learn(*data)))
+
+    def _wait(self, now: Self, second: Second | None, doubted: list[Call], call: Call) -> None:
+        """Leave open whether there was a change: the call says nothing."""
+        if second is not None:
+            now._keep_in_doubt("_second", self._tell(second, now, call.data))
+        if doubted:
+            now._keep_in_doubt("_doubted", [*doubted, call])
 
     def _gives_up(self, second: Second, n_seen: int) -> bool:
         """Whether a second stream that is not ahead is no longer worth its time.
@@ -258,7 +283,7 @@ class NoticesChange(VariationalEstimator):
         doubt = find_change(judged.surprise, judged.evidence, memory, _ODDS, restarts=True)
         kept, first = [], doubt.first
         for call in calls:
-            if first < len(call.rows):
+            if first < len(call.rows) or (kept and not len(call.rows)):
                 kept.append(self._shorten(call, max(first, 0)))
             first -= len(call.rows)
         if not doubt.is_change:
@@ -330,6 +355,10 @@ class NoticesFunctions(NoticesChange):
         """How far rows are from their means, and standard deviations."""
         mean, std = self.predict(X, return_std=True, y_var=metadata["y_var"])
         return np.asarray(y, dtype=np.float64).reshape(mean.shape) - mean, std
+
+    def _is_observed(self, y: Any) -> NDArray[np.bool_]:
+        values = np.asarray(y, dtype=np.float64)
+        return ~np.isnan(values.reshape(len(values), -1)).all(axis=1)
 
     def _judge(self, said: tuple[Array, Array]) -> Judged:
         squared = _square(*said)

@@ -143,7 +143,7 @@ class ForgetsLabels(_KeepsStream, CountsLabels):
         self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
     ) -> tuple[Any, Any]:
         """The rows, in a stream, which hands over ``classes``, all of them that still count."""
-        if not self._keeps(X, y):
+        if not self._keeps(X, y, sample_weight):
             return super()._prepare(X, y, reset=reset, sample_weight=sample_weight, **metadata)
         inputs, labels = self._read_rows(X, y, reset=reset, **metadata)
         known = self._remember(

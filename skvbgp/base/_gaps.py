@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.column_gaussian import ColumnGaussian
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import cut, thin
+from skvbgp._core.order import cut, draw_distinct, thin
 from skvbgp._core.scaling import Coordinates, RunningScale, check_unit
 from skvbgp._core.shards import ShardedColumns
 
@@ -31,6 +31,16 @@ def find_gaps(X: Array) -> NDArray[np.bool_]:
     for rows in cut(len(X), _TILE_ROWS):
         found |= np.isnan(X[rows]).any(axis=0)
     return found
+
+
+def _take_some(X: Array | ShardedColumns) -> Array:
+    """Rows that the joint Gaussian is learned from, at random.
+
+    Every so many-th one may be without any entry of a column.
+    """
+    if len(X) <= _LEARNED_FROM:
+        return X[:]
+    return X[draw_distinct(len(X), _LEARNED_FROM, np.random.RandomState(0))]
 
 
 @dataclass(frozen=True)
@@ -57,8 +67,13 @@ class Gaps:
     @classmethod
     def of_many(cls, X: Array) -> Self:
         """The same from rows that may be many, of which few are looked at closely."""
-        sample = cls.of(X[thin(len(X), _LEARNED_FROM)])
-        return replace(sample, columns=find_gaps(X))
+        if len(X) <= _LEARNED_FROM:
+            return cls.of(X)
+        sample = _take_some(X)
+        for j in np.flatnonzero(np.isnan(sample).all(axis=0)):  # rarely known: rows that have it
+            seen = np.flatnonzero(~np.isnan(X[:, j]))
+            sample = np.concatenate([sample, X[seen[thin(len(seen), _LEARNED_FROM)]]])
+        return replace(cls.of(sample), columns=find_gaps(X))
 
     @classmethod
     def of_whole(cls, inputs: RunningScale, X: ShardedColumns) -> Self:
@@ -71,8 +86,8 @@ class Gaps:
         cls, coordinates: Coordinates, X: Array | ShardedColumns, columns: NDArray[np.bool_]
     ) -> Self:
         check_unit(coordinates.scale, "X")
-        sample = X[thin(len(X), _LEARNED_FROM)]
-        return cls(coordinates, ColumnGaussian.fit(coordinates.scaled(sample)), columns)
+        sample = coordinates.scaled(_take_some(X))
+        return cls(coordinates, ColumnGaussian.fit(sample), columns)
 
     def precede(self, X: Array) -> bool:
         """Whether rows have a gap in a column that had none."""

@@ -10,6 +10,7 @@ from scipy.sparse import coo_matrix
 from sklearn.base import clone
 
 from skvbgp import VBGPRegressor
+from skvbgp._core.linalg import NotPositiveDefiniteError
 from skvbgp.base._change import (
     Judged,
     NoticesChange,
@@ -359,11 +360,32 @@ def test_outputs_change_together(together, begun, rng):
     assert_array_equal(known[first:], np.isfinite(expected.loo_predict()[0]))
 
 
-def test_a_second_stream_that_cannot_begin_does_not_stop_the_first(rng):
-    """Here an output is not observed after the change."""
+@pytest.mark.parametrize("step", [8 * STEP, 8, 1])
+def test_rows_without_any_target_are_no_evidence(step, begun, rng):
+    """A change is found at the row where it would be without them, in calls of none as well."""
+    X, y = make_data(rng, 1)
+    rows = np.repeat(np.arange(N), 8)
+    Y = np.column_stack([y, -y])[rows]
+    Y[np.arange(8 * N) % 8 > 0] = np.nan
+    model = VBGPRegressor(RBF(), forgetting=0.995, learn_hyperparameters=False)
+    model.fit(X[:40], np.column_stack([y, -y])[:40])
+    stream(model, X[rows], Y, start=8 * 40, stop=8 * BEFORE + 8 * 30, step=step)
+    assert BEFORE - 40 <= (begun[-1] - 40) // 8 < BEFORE - 40 + 4
+
+
+@pytest.mark.parametrize("error", [None, NotPositiveDefiniteError("no factor")])
+def test_a_second_stream_that_cannot_begin_does_not_stop_the_first(error, monkeypatch, rng):
+    """An output is not observed after the change, or what begins cannot be computed with."""
     X, y = make_data(rng, 1)
     Y = np.column_stack([y, y])
-    Y[BEFORE:, 1] = np.nan
+    if error is None:
+        Y[BEFORE:, 1] = np.nan
+    else:
+
+        def fail(*data):
+            raise error
+
+        monkeypatch.setattr(NoticesChange, "_begin_after", fail)
     model = stream(make_model(), X, Y)
     assert model.n_samples_seen_ == N and not hasattr(model, "_second")
 

@@ -16,7 +16,7 @@ from skvbgp import (
     VBPITCRegressor,
     kernel_grammar,
 )
-from skvbgp.base import Gaps, _gap_noise
+from skvbgp.base import Gaps, _gap_noise, _gaps
 from skvbgp.base._exact_process import ExactRows, learn_slopes, log_density, make_usual_kernel
 from skvbgp.base._gap_noise import GapNoise, GivenRows
 from tests.derivatives import numerical_gradient
@@ -212,6 +212,19 @@ def test_hyperparameters_that_are_not_learned(model, rng):
     X[:, 2] = np.nan_to_num(X[:, 2])
     model = clone(model).set_params(learn_hyperparameters=False).fit(X, y)
     assert_allclose(slopes_of(model), [0.3 * np.var(y), 0.3 * np.var(y), 0.0])
+
+
+@pytest.mark.parametrize("of", [Gaps.of, Gaps.of_many])
+def test_columns_whose_entries_are_between_those_looked_at_are_known(of, rng, monkeypatch):
+    """Sensors that take turns, and one that hardly ever says something."""
+    monkeypatch.setattr(_gaps, "_LEARNED_FROM", 50)
+    X = 100.0 + rng.standard_normal((200, 3)) * [1.0, 5.0, 1.0]
+    X[::2, 1], X[1::2, 0] = np.nan, np.nan
+    X[np.arange(200) != 77, 2] = np.nan
+    filled, variance = of(X).fill(np.full((1, 3), np.nan))
+    assert_allclose(filled[0], 100.0, atol=5.0)
+    assert_allclose(variance[0, :2], 1.0, atol=0.5)
+
 
 
 @models

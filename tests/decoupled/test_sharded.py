@@ -65,6 +65,11 @@ def test_weights_are_refused():
             method(X, y, sample_weight=np.ones(N))
     with pytest.raises(TypeError, match="sample_weight needs rows in memory"):
         DecoupledGPRegressor().fit(*make_data(N, 0), sample_weight=y)
+    weight = da.ones(N, chunks=100)
+    for forgetting, name in [(1, "sample_weight"), (50, "forgetting")]:
+        with pytest.raises(TypeError, match=f"{name} needs rows in memory"):
+            model = DecoupledGPClassifier(forgetting=forgetting)
+            model.fit(*make_labels(N, 0, [0, 1]), sample_weight=weight)
 
 
 def test_counts_are_refused():
