@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from skvbgp._core.owners import Owners, find_first_columns, find_shared
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.ascent import EndPass, Watch, go_on, no_annealing, report_as
-from skvbgp.base import RegressionLearner, Targets
+from skvbgp.base import RegressionLearner, Targets, join_rows, merge_targets
 from skvbgp.spectrum._bound import Statistics, sum_statistics
 from skvbgp.spectrum._gaussian import Structure
 from skvbgp.spectrum._posterior import SpectrumPosterior
@@ -118,7 +119,10 @@ class SpectrumLearner(RegressionLearner):
                 R, hyper = start_from_evidence(sample, m, hyper, rng, are_all=are_all)
             else:
                 R = draw_frequencies(self.n_frequencies, hyper.length_scale, rng)
-        return Start(coordinates, target, hyper, R, y.n_rows, seed)
+        given = None
+        if not isinstance(X, ShardedColumns) and len(y) < _RETRAINED_ROWS:
+            given = deepcopy((X, y))  # theirs may change
+        return Start(coordinates, target, hyper, R, y.n_rows, seed, given)
 
     def train(self, state: Start, X: Array, y: Targets, end_pass: EndPass) -> State:
         n = len(y)
@@ -169,6 +173,7 @@ class SpectrumLearner(RegressionLearner):
                 n_iter=n_passes + len(bounds),
                 adam=adam,
                 bound_adam=reached.adam,
+                given=start.given,
             )
 
         state = reach(
@@ -253,24 +258,19 @@ class SpectrumLearner(RegressionLearner):
 
     def rows_to_restart(self, state: State, X: Array, y: Targets) -> tuple[Array, Targets] | None:
         rows = state.rows
-        if not isinstance(rows, BlockedRows) or rows.n >= _RETRAINED_ROWS:
+        if state.given is None or rows.n + len(y) < 2 * rows.n_first:
             return None
-        if rows.n + len(y) < 2 * rows.n_first:
-            return None
-        known = rows.all_rows
-        variance = None if known.variance is None else known.variance * state.target.unit**2
-        y_known = Targets(
-            state.target.original(known.y), known.weight, state.n_seen - len(known), variance
-        )
-        return np.concatenate([state.coordinates.original(known.X), X]), y_known.joined(y)
+        return merge_targets(*join_rows(state.given, (X, y)))
 
     def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         rows, sum_rows = self._add(state, X, y)
         rng = np.random.RandomState((state.seed + state.rows.n) % 2**32)
         moves = self._moves_by_bound
         q = add_rows(state.q, state.hyper.noise_variance, sum_rows, rng, moves_frequencies=moves)
-        n_seen = state.n_seen + y.n_rows
-        state = replace(state, q=q, rows=rows, n_seen=n_seen)
+        given = state.given
+        if given is not None:
+            given = join_rows(given, (X, y)) if rows.n < _RETRAINED_ROWS else None
+        state = replace(state, q=q, rows=rows, given=given, n_seen=state.n_seen + y.n_rows)
         if self.learn_hyperparameters:
             state = self._learn_on(state, len(y), rng)
         bound = estimate_bound(state.q, state.hyper, state.rows, rng, _UPDATE_BOUND_ROWS)

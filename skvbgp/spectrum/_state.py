@@ -10,6 +10,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.adam import AdamState
+from skvbgp.base import Targets
 from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
 from skvbgp.spectrum._rows import DividedRows
 
@@ -42,6 +43,7 @@ class Start:
     R: Array  # (m, d) frequencies
     n_seen: int  # rows of the user's
     seed: int  # root of every later random choice
+    given: tuple[Array, Targets] | None  # the rows as they were given, if they are few
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class State:
     n_iter: int
     adam: AdamState | None  # of the first phase
     bound_adam: AdamState | None  # of the second, with solver="adam"
+    #: The rows as they were given, while a stream may begin again with them.
+    given: tuple[Array, Targets] | None = None
 
     @property
     def units(self) -> Array:

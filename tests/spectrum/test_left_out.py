@@ -52,6 +52,22 @@ def test_weights_known_noise_and_streams(n_neighbors, rng):
         assert_allclose([mean[i], std[i]], expected, atol=1e-8)
 
 
+def test_rows_of_a_stream_that_has_begun_again():
+    """It is that of a fit to all of them, of which equal ones are one."""
+    X, y = make_data()
+    rows = np.append(np.arange(60), [0, 1])
+    model = small().fit(X[:20], y[:20])
+    for new in (rows[20:45], rows[45:]):
+        model.partial_fit(X[new], y[new])
+    model.partial_fit(X + 0.01, y)
+    places, targets = np.vstack([X, X + 0.01]), np.append(y, y)
+    weight = np.where(np.arange(120) < 2, 2.0, 1.0)
+    assert len(model._state.given[1]) == 120 and model.n_samples_seen_ == 122
+    mean, _ = model.loo_predict(places, targets, sample_weight=weight)
+    expected = small().fit(places, targets, weight)
+    assert_allclose(mean, expected.loo_predict(places, targets, sample_weight=weight)[0], rtol=1e-6)
+
+
 @pytest.mark.parametrize("n_neighbors", [None, 7])
 def test_a_row_that_has_no_others(n_neighbors):
     """It is alone in its block, or alone in the world: the prior predicts it."""
