@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -140,15 +141,23 @@ def invert_rest(rest: Array) -> Array:
 def find_known(X: Array, targets: Targets, X_known: Array, known: Targets) -> Index:
     """Which of the rows that a model keeps the given ones are.
 
-    ValueError if one is not among them, or counts more or less often.
+    ValueError if one is not among them, is there several times, or counts more or less often.
     """
-    place = {key: i for i, key in enumerate(_make_keys(X_known, known))}
-    index = np.array([place.get(key, -1) for key in _make_keys(X, targets)], dtype=np.intp)
+    known_keys, keys = _make_keys(X_known, known), _make_keys(X, targets)
+    place = {key: i for i, key in enumerate(known_keys)}
+    index = np.array([place.get(key, -1) for key in keys], dtype=np.intp)
     if np.any(index < 0):
         raise ValueError(
             "The model has not been trained on all of these rows (X, y, y_var): one at least is "
             "new to it."
         )
+    if len(place) < len(known_keys):
+        times = Counter(known_keys)
+        if any(times[key] > 1 for key in keys):
+            raise ValueError(
+                "The model keeps a row several times, as it came in several calls or among very "
+                "many: it cannot be left out with its copies."
+            )
     if not np.allclose(targets.counts, known.counts[index], rtol=1e-9, atol=0.0):
         raise ValueError(
             "The model has been trained on as many rows, but they count more or less often there: "

@@ -123,8 +123,10 @@ class BlockPosterior:
         for b in coefficients:  # rows of different blocks share u alone
             root = b @ root_S
             covariance += np.where(own, 0.0, root @ root.T) / n_samples
-        covariance += np.cov(means, rowvar=False, bias=True)
-        return self._target.unscaled(means.mean(axis=0), covariance)
+        mean = means.mean(axis=0)
+        deviations = means - mean
+        covariance += deviations.T @ deviations / n_samples
+        return self._target.unscaled(mean, covariance)
 
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         assert isinstance(self._blocks, BlockRows)

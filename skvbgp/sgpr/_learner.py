@@ -368,6 +368,11 @@ class SparseLearner(Settings):
         known = state.faded(y.remains).all_rows
         if known is None or (isinstance(X, ShardedColumns) and state.restarts_at > 0):
             return None
+        if isinstance(X, ShardedColumns):
+            raise TypeError(
+                "The model knows few rows, in memory, with which it would begin again: fit a "
+                "collection of all of them."
+            )
         n = len(known[1]) + len(X) if self.forgetting == 1.0 else state.n_seen + y.n_rows
         return None if n < state.restarts_at else merge_targets(*join_rows(known, (X, y)))
 

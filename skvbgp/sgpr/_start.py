@@ -219,20 +219,25 @@ def shorten(model: Model, parameters: Parameters, data: Data, seed: int) -> Para
 
     Training changes a length scale by a few per cent in a step: from one that is far too long
     it first learns to call the function noise, and stays there. The factors are coarse, since
-    one that is four times too long is no harm.
+    one that is four times too long is no harm. How much outputs differ stays as it is.
     """
     rows = data.rows(_sample(data, np.random.RandomState(seed)))
     nu, d = parameters.nu, len(parameters.nu)
     mean, variance = model.hyperprior.mean[:d], model.hyperprior.variance[:d]
     share = divide_equally(d, parameters.owners)
+    tells_outputs = np.arange(d) >= d - parameters.n_outputs
+
+    def stretch(factor: float) -> Array:
+        return np.where(tells_outputs, 1.0, factor)
 
     def log_posterior(factor: float) -> float:
-        X = factor * nu * rows.X
-        distance = float(np.sum(share * (factor * nu - mean) ** 2 / variance))
+        stretched = stretch(factor) * nu
+        X = stretched * rows.X
+        distance = float(np.sum(share * (stretched - mean) ** 2 / variance))
         return scan_variances(unit_se(X, X), rows.y) - 0.5 * distance
 
-    factor = max(_FACTORS, key=log_posterior)
-    return replace(parameters, nu=factor * nu, xi=factor**2 * parameters.xi)
+    factors = stretch(max(_FACTORS, key=log_posterior))
+    return replace(parameters, nu=factors * nu, xi=factors**2 * parameters.xi)
 
 
 def _sample(data: Data, rng: np.random.RandomState) -> RowIndex:

@@ -17,6 +17,15 @@ def test_known_rows_are_found():
     assert_array_equal(find_known(X, known, X[::-1], known[::-1]), [3, 2, 1, 0])
 
 
+def test_a_row_that_is_kept_several_times_cannot_be_left_out():
+    """It would be predicted from its copy."""
+    rows, targets = np.vstack([X, X[:1]]), Targets(np.append(y, y[:1]))
+    assert_array_equal(find_known(X[1:], Targets(y[1:]), rows, targets), [1, 2, 3])
+    for asked in (X, rows):
+        with pytest.raises(ValueError, match="several times"):
+            find_known(asked, Targets(targets.y[: len(asked)]), rows, targets)
+
+
 @pytest.mark.parametrize(
     ("rows", "targets", "message"),
     [

@@ -143,6 +143,9 @@ def test_what_fails_leaves_the_estimator_as_it_was():
             clone(model).set_params(solver=solver).fit(*as_arrays(*make_data(N)))
     with pytest.raises(ValueError, match="features"):
         model.partial_fit(*as_arrays(X[:, :1], y))
+    few = clone(MODELS["DTC"]).fit(X[:20], y[:20])
+    with pytest.raises(TypeError, match="few rows, in memory"):
+        few.partial_fit(*as_arrays(*make_data(N)))
 
 
 class Killing(Observer):

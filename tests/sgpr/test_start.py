@@ -91,6 +91,19 @@ def test_length_scales_stay_where_the_function_is_smooth():
     assert_array_equal(after.pack(), p.pack())
 
 
+def test_what_tells_outputs_apart_is_not_stretched():
+    """A rough function of the inputs is no reason to think that outputs have nothing in common."""
+    problem = small_problem("dtc")
+    p = replace(problem.parameters, nu=np.full_like(problem.parameters.nu, 0.02))
+    factor = shorten(problem.model, p, problem.data, seed=0).nu / p.nu
+    assert np.all(factor == factor[0]) and factor[0] > 1.0
+    joint = replace(p, noise_variance=np.array([p.noise_variance]))  # of the last column
+    after = shorten(problem.model, joint, problem.data, seed=0)
+    factor = after.nu / p.nu
+    assert factor[-1] == 1.0 and np.all(factor[:-1] == factor[0]) and factor[0] > 1.0
+    assert_allclose(after.xi, factor**2 * p.xi)
+
+
 # --- many inputs -----------------------------------------------------------------------------
 
 
