@@ -484,9 +484,7 @@ class SparseLearner(Settings):
             return SpreadBlockPosterior.of(state, blocks, self.n_samples)
         if isinstance(blocks, BlockRows):
             return BlockPosterior.of(state, blocks, self.n_samples)
-        p, rule = state.parameters, self._rule_of_predictions(state)
-        draws = quasi_normal(N_DRAWS, p.U.shape[1], state.seed)
-        return GlobalPosterior(state, SparseLatent(p, state.prior, state.q, rule, draws))
+        return GlobalPosterior(state, SparseLatent.of(state, self._rule_of_predictions(state)))
 
     def _rule_of_predictions(self, state: State) -> ClosedForm | CommonDraws:
         return self._rule_by_size(state.parameters, state.seed, predicts=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,7 @@ from skvbgp.sgpr._paths import FunctionDraws, Paths, draw_unit_functions, share_
 from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._psi import rotate
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
+from skvbgp.sgpr._settings import N_DRAWS
 from skvbgp.sgpr._slopes import se_slopes, square_slopes
 from skvbgp.sgpr._state import State
 
@@ -177,6 +179,16 @@ class SparseLatent:
     ) -> None:
         self._parameters, self._prior, self._q, self.rule = parameters, prior, q, rule
         self._draws = draws
+
+    @classmethod
+    def of(cls, state: State, rule: ClosedForm | CommonDraws) -> SparseLatent:
+        """That which has served last, or a new one; what it is made of depends on the state."""
+        last = _LAST.get(state)
+        if last is None or type(last.rule) is not type(rule):
+            p = state.parameters
+            draws = quasi_normal(N_DRAWS, p.U.shape[1], state.seed)
+            last = _LAST[state] = cls(p, state.prior, state.q, rule, draws)
+        return last
 
     @cached_property
     def _v(self) -> Array:
@@ -321,3 +333,7 @@ class SparseLatent:
             prior = draw_unit_functions(d, s, rng)
             corrections = L_inv.T @ (self._q.draw(s, rng) - L_inv @ prior(self._prior.Z))
             yield members, Paths(Lambda, sigma_f, prior, self._prior.Z, corrections)
+
+
+#: The last of each state, as long as the state lives; it must not refer to the state.
+_LAST: WeakKeyDictionary[State, SparseLatent] = WeakKeyDictionary()

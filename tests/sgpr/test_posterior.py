@@ -1,11 +1,13 @@
 """Predictions through the inducing outputs alone (DTC, FITC, PITC) against Appendix F.1."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
+from skvbgp import VBDTCRegressor
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import JITTER
@@ -38,6 +40,18 @@ def literal_mixture(problem, q, Xs, draws):
             means.append(A @ m)
             covariances.append(prior - A @ Sigma @ A.T + A @ S @ A.T)
     return np.array(means), np.mean(covariances, axis=0)
+
+
+def test_what_predictions_have_made_of_a_state_is_kept(rng):
+    X = rng.uniform(-2.0, 2.0, (60, 2))
+    model = VBDTCRegressor(20, solver="stochastic", max_iter=2, random_state=0).fit(X, X[:, 0])
+    latent = model._posterior()._latent
+    assert model._posterior()._latent is latent
+    expected = pickle.loads(pickle.dumps(model))
+    model.partial_fit(X + 0.1, X[:, 0])
+    assert model._posterior()._latent is not latent
+    expected.partial_fit(X + 0.1, X[:, 0])
+    assert_array_equal(model.predict(X, True), expected.predict(X, True))
 
 
 def test_closed_form(problem, Xs):
