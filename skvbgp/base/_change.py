@@ -281,7 +281,7 @@ class NoticesChange(VariationalEstimator):
         judged = reduce(Judged.joined, (call.judged for call in calls))
         memory = count_remembered(self.forgetting)
         doubt = find_change(judged.surprise, judged.evidence, memory, _ODDS, restarts=True)
-        kept, first = [], doubt.first
+        kept, first = list[Call](), doubt.first
         for call in calls:
             if first < len(call.rows) or (kept and not len(call.rows)):
                 kept.append(self._shorten(call, max(first, 0)))
@@ -358,7 +358,7 @@ class NoticesFunctions(NoticesChange):
 
     def _is_observed(self, y: Any) -> NDArray[np.bool_]:
         values = np.asarray(y, dtype=np.float64)
-        return ~np.isnan(values.reshape(len(values), -1)).all(axis=1)
+        return np.any(~np.isnan(values.reshape(len(values), -1)), axis=1)
 
     def _judge(self, said: tuple[Array, Array]) -> Judged:
         squared = _square(*said)

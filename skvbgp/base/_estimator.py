@@ -235,10 +235,17 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
         for name in (earlier - attributes.keys()) & vars(self).keys():
             delattr(self, name)
         for name, value in attributes.items():
-            setattr(self, name, value)
+            setattr(self, name, _copy_arrays(value))  # who writes to them does not change the state
         self._published, self._state = set(attributes), state
         progress.close()
         return self
+
+
+def _copy_arrays(value: Any) -> Any:
+    """The same, with arrays of its own."""
+    if isinstance(value, list):
+        return [_copy_arrays(one) for one in value]
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 class VariationalRegressor(RegressorMixin, PredictsDistributions, ReadsRows, VariationalEstimator):

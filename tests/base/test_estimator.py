@@ -90,7 +90,8 @@ class RidgeLearner(Learner):
         return RidgePosterior(np.linalg.solve(state.gram, state.products))
 
     def attributes(self, state):
-        return {"classes_": state.classes, "n_problems_": state.products.shape[1]}
+        numbers = {"classes_": state.classes, "n_problems_": state.products.shape[1]}
+        return numbers | {"gram_": state.gram, "grams_": [state.gram]}
 
 
 class Ridge(VariationalClassifier):
@@ -220,6 +221,15 @@ def test_one_class(labels, rng):
     assert vars(model) == before
     with pytest.raises(NotFittedError):
         model.predict(X)
+
+
+def test_who_writes_to_what_is_published_changes_no_prediction(data):
+    X, y = data
+    model = Ridge().fit(X, y)
+    before = model.predict_proba(X)
+    for gram in (model.gram_, *model.grams_):
+        gram[...] = 0.5
+    assert_array_equal(model.predict_proba(X), before)
 
 
 def test_warm_start_goes_on_with_the_same_classes(data):

@@ -226,7 +226,6 @@ def test_columns_whose_entries_are_between_those_looked_at_are_known(of, rng, mo
     assert_allclose(variance[0, :2], 1.0, atol=0.5)
 
 
-
 @models
 def test_streams_begin_again_while_rows_are_few(model, rng):
     """With twice the rows, or a gap in another column, they are fits to all of them."""
