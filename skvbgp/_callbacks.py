@@ -28,7 +28,7 @@ class FitProgress:
     def __init__(self, estimator: BaseEstimator, X: Any, y: Any, max_passes: int) -> None:
         self._estimator, self._data = estimator, {"X": X, "y": y}
         self._max_passes = max_passes
-        self.n_passes = 0
+        self._n_passes = 0
         self._root = estimator._init_callback_context(max_subtasks=max_passes)
         self._root.call_on_fit_task_begin(estimator=estimator, **self._data)
         self._pass: Any = None
@@ -56,8 +56,8 @@ class FitProgress:
 
     def _go_on(self, stop: bool) -> bool:
         self._pass = None
-        self.n_passes += 1
-        if not stop and self.n_passes < self._max_passes:
+        self._n_passes += 1
+        if not stop and self._n_passes < self._max_passes:
             self._begin_pass()
         return stop
 

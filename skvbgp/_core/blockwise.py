@@ -14,7 +14,7 @@ from skvbgp._core.parallel import LazyTasks, spread_each, thread_map
 from skvbgp._core.partition import cut_by_block
 
 #: Rows that are predicted at a time, which bounds the memory, and those of a block.
-_TILE_ROWS, _BLOCK_ROWS = 1024, 512
+_TILE_ROWS, BLOCK_ROWS = 1024, 512
 #: Rows of one of joblib's tasks.
 _TASK_ROWS = 64
 
@@ -67,7 +67,7 @@ def moments_by_block(
     ``function(*shared, rows of X, *data_of(block))`` gives them, or other arrays by row; labels
     (n,) say which block a row is of. None of ``n_jobs`` leaves their number to the active backend.
     """
-    pieces = cut_by_block(labels, _BLOCK_ROWS)
+    pieces = cut_by_block(labels, BLOCK_ROWS)
     parts: list[tuple[Array, ...]] = []
 
     def task(i: int) -> tuple[Any, ...]:

@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import LOG_2PI, Array
 
-_LOG_2PI = float(np.log(2.0 * np.pi))
 #: For each of some rows which one it has become, or None: every one itself.
 Origin = NDArray[np.intp] | None
 #: Rows that are compared at a time, to find equal ones.
@@ -48,7 +47,7 @@ class Copies(NamedTuple):
     @property
     def log_density(self) -> float:
         """What their log density has more."""
-        return -0.5 * (self.number * _LOG_2PI + self.log_det)
+        return -0.5 * (self.number * LOG_2PI + self.log_det)
 
 
 def own_gradient(t: float | Array, weight: Array | None, d_spread: Array) -> Array:
@@ -73,7 +72,7 @@ def rotate_copies(y: Array, weight: Array) -> tuple[Array, Array, float]:
 
 def noise_log_density(n: float, log_t: float | Array) -> Array:
     """log N(0 | 0, t I) of n targets, whose slope in log t is -n / 2."""
-    return np.asarray(-0.5 * n * (_LOG_2PI + log_t))
+    return np.asarray(-0.5 * n * (LOG_2PI + log_t))
 
 
 def follow_rows(first: Origin, then: Origin) -> Origin:

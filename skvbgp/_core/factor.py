@@ -18,6 +18,7 @@ from skvbgp._core.linalg import (
     tril_times,
     triu_times,
 )
+from skvbgp._core.order import cut_evenly
 
 #: Rows of a block: as many as keep what is not a product of matrices short, and the products quick.
 _BLOCK_ROWS = 80
@@ -115,7 +116,7 @@ class BlockFactor:
     @classmethod
     def _of(cls, measure: Callable[[slice], Array], load: Array) -> BlockFactor:
         n, inverses = len(load), list[Array]()
-        L, blocks = np.empty((n, n)), _cut(n)
+        L, blocks = np.empty((n, n)), cut_evenly(n, max(1, -(-n // _BLOCK_ROWS)))
         for rows in blocks:
             columns, size = measure(rows), rows.stop - rows.start
             columns.flat[: size**2 : size + 1] += load[rows]
@@ -126,7 +127,7 @@ class BlockFactor:
             inverses.append(tril_inverse(own))
             np.matmul(columns[size:], inverses[-1].T, out=L[rows.stop :, rows])
         check_finite(np.diagonal(L), _NAME)
-        return cls(L, blocks, tuple(inverses))
+        return cls(L, tuple(blocks), tuple(inverses))
 
     @property
     def inverse(self) -> Array:
@@ -180,8 +181,3 @@ class BlockFactor:
 
     def solve(self, values: Array) -> Array:
         return self.unwhiten(self.whiten(values))
-
-
-def _cut(n: int) -> tuple[slice, ...]:
-    ends = np.linspace(0, n, max(1, -(-n // _BLOCK_ROWS)) + 1).astype(int).tolist()
-    return tuple(map(slice, ends[:-1], ends[1:]))

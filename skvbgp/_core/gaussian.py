@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from skvbgp._core.linalg import (
+    LOG_2PI,
     Array,
     cholesky,
     exact_cholesky,
@@ -26,8 +27,6 @@ from skvbgp._core.linalg import (
     tril_times,
 )
 from skvbgp._core.pickling import PickledByFields
-
-_LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 @dataclass(eq=False)
@@ -187,7 +186,7 @@ class ZeroMeanNormal:
 def log_normal_density(white: Array, log_det: float) -> float:
     """log N(y | 0, C) from L^-1 y, (n,) or (n, k), where C = L L', and from log |C|."""
     n_columns = white.size // len(white)
-    constant = n_columns * (len(white) * _LOG_2PI + log_det)
+    constant = n_columns * (len(white) * LOG_2PI + log_det)
     return -0.5 * (constant + float(np.vdot(white, white)))
 
 
@@ -204,5 +203,5 @@ def scan_log_normal_density(K: Array, y: Array, signal: Array, noise: Array) -> 
     eigenvalues, V = np.linalg.eigh(K)
     variances = np.multiply.outer(np.maximum(eigenvalues, 0.0), signal) + noise  # (n, k)
     squares = np.atleast_2d((y.T @ V) ** 2)  # (k, n)
-    terms = len(squares) * (_LOG_2PI + np.log(variances)) + squares.sum(axis=0)[:, None] / variances
+    terms = len(squares) * (LOG_2PI + np.log(variances)) + squares.sum(axis=0)[:, None] / variances
     return np.asarray(-0.5 * np.sum(terms, axis=0))

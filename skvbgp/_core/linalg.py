@@ -3,7 +3,8 @@
 Everything here goes through NumPy's BLAS. SciPy's wheel brings a second one with threads of
 its own, and two pools whose idle threads spin slow each other down: a training step that
 alternates between them takes several times as long (measured on two cores). Only what is too
-small for threads, the leaves of a triangle's inverse, is left to SciPy.
+small for threads, the leaves of a triangle's inverse and a solution for a single vector, is left
+to SciPy.
 """
 
 import math
@@ -15,8 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrtri, dtrtrs
 
+from skvbgp._core.order import cut_evenly
+
 Array = NDArray[np.float64]
 
+LOG_2PI = math.log(2.0 * math.pi)
 #: Relative diagonal loading of the first attempt, and of the last.
 JITTER = 1e-8
 LAST_JITTER = 1e-2
@@ -318,8 +322,7 @@ def _congruence(T: Array, S: Array, blocks: list[tuple[slice, slice]]) -> Array:
 @lru_cache  # with few columns, to cut them would take longer than a product
 def _cut(m: int) -> tuple[slice, ...]:
     """Blocks of rows of about equal sizes."""
-    ends = np.linspace(0, m, min(max(m // _BLOCK_ROWS, 1), _MOST_BLOCKS) + 1).astype(int).tolist()
-    return tuple(map(slice, ends[:-1], ends[1:]))
+    return tuple(cut_evenly(m, min(max(m // _BLOCK_ROWS, 1), _MOST_BLOCKS)))
 
 
 def pack_lower(S: Array) -> Array:

@@ -21,6 +21,12 @@ def cut(n: int, size: int) -> list[slice]:
     return [slice(start, start + size) for start in range(0, n, size)]
 
 
+def cut_evenly(n: int, n_parts: int) -> list[slice]:
+    """All of n rows in parts of about equal sizes."""
+    ends = np.linspace(0, n, n_parts + 1).astype(int).tolist()
+    return list(map(slice, ends[:-1], ends[1:]))
+
+
 def thin(n: int, most: int) -> slice:
     """At most so many of n rows, all over them; all if they are few."""
     return slice(None, None, max(1, -(-n // most)))

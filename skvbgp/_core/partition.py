@@ -1,4 +1,4 @@
-"""Blocks of nearby rows for the block-structured models (PITC and PIC).
+"""Blocks of nearby rows: hyperplanes that divide them, and the block of any place.
 
 Hyperplanes halve the rows of a chunk until one block is left on each side. The halves need no
 pointers: the set of blocks ``[low, high)`` is split at ``middle = (low + high) // 2``, no other

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index, draw_order, shuffle_parts
+from skvbgp._core.order import Index, draw_first, draw_order, shuffle_parts
 from skvbgp._core.owners import Owners, find_shared
 from skvbgp._core.parallel import spawn_seeds
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
@@ -272,7 +272,7 @@ class DecoupledLearner(RegressionLearner):
 
         def draw_batches() -> Iterator[Batch]:
             for _ in range(n_steps):
-                rows = rng.choice(len(y_known), size, replace=False)
+                rows = draw_first(len(y_known), size, rng)
                 batch = _scale(start, X_known[rows], y_known[rows])
                 yield Batch(batch, n_rows, total, no_points)
 

@@ -123,7 +123,9 @@ class VariationalProcess:
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of each f at scaled rows X, (n, k)."""
         rows = Basis(X)
-        At = self._whiten(self.kernel(self.beta, rows))
+        return self._moments_of(rows, self._whiten(self.kernel(self.beta, rows)))
+
+    def _moments_of(self, rows: Basis, At: Array) -> tuple[Array, Array]:
         mean = self.kernel(rows, self.alpha) @ self.a + At.T @ self.w
         return mean, self._variance(self.kernel.diag(rows), At, self.M @ At)
 
@@ -132,7 +134,7 @@ class VariationalProcess:
         rows = Basis(X)
         At = self._whiten(self.kernel(self.beta, rows))
         covariance = self.kernel(rows, rows) + At.T @ self.M @ At
-        mean, variance = self.moments(X)
+        mean, variance = self._moments_of(rows, At)
         every = np.arange(len(X))
         covariance[:, every, every] = variance.T
         return mean, covariance

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array, triu_congruence
+from skvbgp._core.order import cut_evenly
 from skvbgp._core.parallel import thread_map
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep.expectations import KEPT_EXPONENTIALS, ExpectationGradients, Psi2, psi1, psi1_vjp
@@ -30,8 +31,7 @@ TILE_ROWS = 1024
 
 def cut_tiles(n: int) -> list[slice]:
     """Every one of n rows once, in tiles of about equal sizes."""
-    ends = np.linspace(0, n, -(-n // TILE_ROWS) + 1).astype(int).tolist()
-    return list(map(slice, ends[:-1], ends[1:]))
+    return cut_evenly(n, -(-n // TILE_ROWS))
 
 
 class RowGradients(NamedTuple):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.stats import t as student_t
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import LOG_2PI, Array
 from skvbgp._core.order import Index
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import pick
@@ -42,7 +42,6 @@ _MAX_ITER = 100
 #: Shares of the rows that intervals of 95 % may hold, and the half-width of these.
 _COVERAGES = (0.95, 0.965)
 _NORMAL_QUANTILE = 1.96
-_LOG_2PI = float(np.log(2.0 * np.pi))
 #: Degrees of freedom of the density that mixtures are ranked by.
 _RANK_DOF = 5.0
 #: Smallest factor of the variances.
@@ -186,7 +185,7 @@ def measure_log_density(parts: LocalMoments, y: Array) -> Array:
     """Log densities (n, C) of targets (n,) under each process."""
     variance = parts.variance + parts.noise
     error = y[:, None] - parts.mean
-    return np.asarray(-0.5 * (_LOG_2PI + np.log(variance) + error**2 / variance))
+    return np.asarray(-0.5 * (LOG_2PI + np.log(variance) + error**2 / variance))
 
 
 def measure_score(
@@ -194,7 +193,7 @@ def measure_score(
 ) -> float:
     """Average log density of targets (n,) under normal distributions with the mixture's moments."""
     mean, variance = mixture.mix(parts, include_noise=True)
-    log_density = -0.5 * (_LOG_2PI + np.log(variance) + (y - mean) ** 2 / variance)
+    log_density = -0.5 * (LOG_2PI + np.log(variance) + (y - mean) ** 2 / variance)
     return float(np.average(log_density, weights=weight))
 
 
@@ -218,8 +217,8 @@ def rank_values(y: Array, mean: Array, variance: Array) -> Array:
     return np.asarray(student_t.logpdf(y, _RANK_DOF, mean, scale))
 
 
-class LeftOut(NamedTuple):
-    """Rows that are left out: what a mixture's processes say, targets, how often each counts."""
+class Predicted(NamedTuple):
+    """Rows that are left out: what a mixture says of them, targets, how often each counts."""
 
     mixture: Mixture
     parts: LocalMoments
@@ -236,13 +235,13 @@ def judge_state(state: State, rows: Rows, index: Index) -> tuple[float, float]:
     return rank_mixture(*said), measure_score(*said)
 
 
-def predict_left_out(state: State, rows: Rows, index: Index) -> LeftOut:
+def predict_left_out(state: State, rows: Rows, index: Index) -> Predicted:
     """What a state says of some rows, each left out, and their targets; scaled."""
     posterior = replace(state).posterior  # of a copy: what it makes of the rows is not kept
     noise = discount_copies(rows.X, rows.y, rows.noise)
     parts = posterior.leave_out(index, None if noise is None else noise.others[index])
     y = posterior.target.scaled(rows.y[index])
-    return LeftOut(state.mixture, parts, y, pick(rows.weight, index))
+    return Predicted(state.mixture, parts, y, pick(rows.weight, index))
 
 
 def score_belief(

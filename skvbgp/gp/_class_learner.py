@@ -30,7 +30,7 @@ from skvbgp.gp._rows import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._votes import Labelled, Votes, find_log_frequencies, merge_places
 from skvbgp.gp._warp import Warp, WarpedCoordinates, describe_warp
 from skvbgp.kernels._by_input import bind_columns, express_by_input, take_inputs
-from skvbgp.kernels._uncertain import join_variances
+from skvbgp.kernels._uncertain import append_variances
 
 #: n_neighbors="auto": up to so many places all are neighbours, then the number of neighbours.
 _EXACT_PLACES, _NEIGHBOURS = 2_000, 256
@@ -336,7 +336,7 @@ def _measure_units(model: ClassModel, coordinates: Coordinates) -> Array:
 
 def _take_votes(rows: Rows, gaps: Gaps, coordinates: Coordinates) -> Votes:
     """Votes of rows `filled`, scaled."""
-    places = join_variances(rows.X, gaps.measure_stds(rows.inputs))
+    places = append_variances(rows.X, gaps.measure_stds(rows.inputs))
     return Votes.of(scale_rows(places, coordinates), rows.y)
 
 

@@ -19,7 +19,7 @@ from skvbgp.gp._class_process import ClassModel, KnownPlaces
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._rows import Rows
 from skvbgp.gp._votes import Votes
-from skvbgp.kernels._uncertain import join_variances
+from skvbgp.kernels._uncertain import append_variances
 
 
 class KnownVotes(NamedTuple):
@@ -62,7 +62,7 @@ class ClassPosterior(NearRows):
             std = None if inputs is None else np.sqrt(inputs)
         else:
             std = self.gaps.measure_stds(inputs)
-        return Votes.of(join_variances(self.rows.X, std), self.rows.y)
+        return Votes.of(append_variances(self.rows.X, std), self.rows.y)
 
     @cached_property
     def _known(self) -> KnownVotes:
@@ -84,7 +84,7 @@ class ClassPosterior(NearRows):
         """Log probabilities (n, K) of the classes at rows X, which may have missing entries."""
         filled, inputs = self._fill(X)
         if inputs is not None and self.gaps is not None:
-            filled = join_variances(filled, np.sqrt(inputs) * self.gaps.coordinates.scale)
+            filled = append_variances(filled, np.sqrt(inputs) * self.gaps.coordinates.scale)
         return shift_log_odds(self.mix(self._measure(filled)), self.shift)
 
     def mix(self, moments: list[tuple[Array, Array]]) -> Array:
@@ -139,7 +139,8 @@ def scale_rows(X: Array, coordinates: Coordinates) -> Array:
     """Rows in the coordinates of the processes, which have variances where X has deviations."""
     d = len(coordinates.scale)
     scaled = coordinates.scaled(X[:, :d])
-    return join_variances(scaled, None if X.shape[1] == d else (X[:, d:] / coordinates.scale) ** 2)
+    variance = None if X.shape[1] == d else (X[:, d:] / coordinates.scale) ** 2
+    return append_variances(scaled, variance)
 
 
 def scale_votes(votes: Votes, coordinates: Coordinates) -> Votes:

@@ -22,7 +22,7 @@ from skvbgp.gp._class_inducing import InducingClasses
 from skvbgp.gp._class_posterior import ClassPosterior
 from skvbgp.gp._class_process import ClassModel, ClassProcess
 from skvbgp.gp._class_search import N_FREED, ClassSearch, Groups, Starts, Trial, rank
-from skvbgp.gp._class_shares import INDUCING, Combination, Found, Part, weigh_inputs
+from skvbgp.gp._class_shares import INDUCING, Combination, Found, Part, weigh_by_models
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows, cut_groups, draw_groups, size_groups
 
@@ -110,7 +110,7 @@ class ManyPlacesSearch(ClassSearch):
             np.ones(len(processes)),
             Rows.around(X, self.votes.counts, noise),
             Coordinates(np.zeros(self.d), np.ones(self.d)),
-            weigh_inputs(processes, self.d),
+            weigh_by_models(processes, self.d),
             self.k,
         )
         return [

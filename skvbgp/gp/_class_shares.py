@@ -92,7 +92,7 @@ class Combination(NamedTuple):
         `counts` (M, K) says how often each label was left out, and `d` is the number of columns.
         """
         near = [part.trained for part in parts if not part.is_inducing]
-        weights = weigh_inputs(near, d)  # as they were judged
+        weights = weigh_by_models(near, d)  # as they were judged
         charges = [part.charge for part in parts]
         shares = learn_shares([part.log_p for part in parts], counts, charges)
         kept = np.flatnonzero(shares >= _LEAST_SHARE)
@@ -127,7 +127,7 @@ def average_votes(log_p: Array, counts: Array) -> float:
     return float(np.vdot(counts, log_p)) / float(counts.sum())
 
 
-def weigh_inputs(processes: Sequence[ClassModel], d: int) -> Array:
+def weigh_by_models(processes: Sequence[ClassModel], d: int) -> Array:
     """Weights of the inputs in the distance: length scales by input know more of these."""
     freed = [process for process in processes if process.shared_scale is not None]
     return average_weights([process.kernel for process in freed or processes], d)

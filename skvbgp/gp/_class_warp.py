@@ -16,7 +16,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.owners import Owners, find_shared
 from skvbgp.gp._warp import STRAIGHT, Warp, find_bendable, fit_values
-from skvbgp.kernels._uncertain import UncertainCovariance, join_variances
+from skvbgp.kernels._uncertain import UncertainCovariance, append_variances
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class WarpedCovariance(UncertainCovariance):
         mean, variance = X[:, : self.d], X[:, self.d :]
         if not variance.size:
             return self.warp(mean)
-        return join_variances(self.warp(mean), variance * self.warp.slope(mean) ** 2)
+        return append_variances(self.warp(mean), variance * self.warp.slope(mean) ** 2)
 
 
 def find_warp(X: Array, owners: Owners) -> Warp | None:

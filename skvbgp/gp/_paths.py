@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _NEAR_ROWS = 256
 
 
-class Part(NamedTuple):
+class KeptDraws(NamedTuple):
     """Functions where some rows have corrected them everywhere."""
 
     draws: FunctionDraws
@@ -135,11 +135,11 @@ class FunctionDraws:
         if key is not None:
             posterior.factorise_in_blocks()
             draws = draws._without_factors()
-            self._parts.put(key, Part(draws))
+            self._parts.put(key, KeptDraws(draws))
         return draws
 
     @cached_property
-    def _parts(self) -> BlockCache[Part]:
+    def _parts(self) -> BlockCache[KeptDraws]:
         """By the known rows of a part that all predict."""
         return BlockCache()
 

@@ -90,7 +90,7 @@ def gather_rows(X: Array, y: Array, noise: RowNoise | None) -> Gathered | None:
     beyond = y - least[owner]  # whose sums are rounded less
     mean = add_up(weight * beyond) / total
     scatter = add_up(weight * (beyond - mean[owner]) ** 2)
-    if n <= _ROWS_OF_PLACE * m and measure_gain(scatter, total) > _LARGEST_GAIN:
+    if n <= _ROWS_OF_PLACE * m and measure_gain_by_place(scatter, total) > _LARGEST_GAIN:
         return None
     mean += least
     first = order[starts]
@@ -99,7 +99,7 @@ def gather_rows(X: Array, y: Array, noise: RowNoise | None) -> Gathered | None:
     return Gathered(first, mean, gathered, owner, members)
 
 
-def measure_gain(scatter: Array, weight: Array) -> float:
+def measure_gain_by_place(scatter: Array, weight: Array) -> float:
     """How much more probable places (m,) are whose noise has a variance each, in nats a row.
 
     By its prior, inverse gamma, it is that of all.

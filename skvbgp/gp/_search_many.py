@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp.gp._belief import LeftOut
+from skvbgp.gp._belief import Predicted
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._division import divide_inputs
 from skvbgp.gp._mixture import LocalMoments, Mixture
@@ -161,7 +161,7 @@ class ManyRowsSearch(Search):
             return False
         y, weight = self.rows.hold(len(trial.parts.mean))
         mixture = self.mix((trial.process,), trial.parts)
-        return leave_lines(LeftOut(mixture, trial.parts, y, weight), X)
+        return leave_lines(Predicted(mixture, trial.parts, y, weight), X)
 
     # -- the mixture -------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp._optim.maximum import train
 from skvbgp.base import Gaps, pick
-from skvbgp.gp._belief import LeftOut, fit_mixture, predict_left_out, rank_mixture
+from skvbgp.gp._belief import Predicted, fit_mixture, predict_left_out, rank_mixture
 from skvbgp.gp._choice import frame_inputs, is_auto
 from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._mixture import LocalMoments
@@ -173,7 +173,7 @@ def _rank_part(part: GlobalPart, rows: Rows, index: Index) -> float:
     parts = LocalMoments(*(column[:, None] for column in columns))
     weight = pick(rows.weight, index)
     mixture = fit_mixture((part.process,), parts, y, weight)
-    return _rank(LeftOut(mixture, parts, y, weight), unit)
+    return _rank(Predicted(mixture, parts, y, weight), unit)
 
 
 def _rank_state(state: State, rows: Rows, index: Index) -> float:
@@ -181,5 +181,5 @@ def _rank_state(state: State, rows: Rows, index: Index) -> float:
     return _rank(predict_left_out(state, rows, index), state.frames.target.unit)
 
 
-def _rank(left_out: LeftOut, unit: float) -> float:
+def _rank(left_out: Predicted, unit: float) -> float:
     return rank_mixture(*left_out) - float(np.log(unit))

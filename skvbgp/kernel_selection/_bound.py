@@ -27,7 +27,7 @@ import numpy as np
 
 from skvbgp._core.evidence import own_evidence, own_log_evidence
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import Array, NotPositiveDefiniteError, whiten_bordered
+from skvbgp._core.linalg import LOG_2PI, Array, NotPositiveDefiniteError, whiten_bordered
 from skvbgp._core.order import cut
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._categories import ColumnsKernel
@@ -36,7 +36,6 @@ from skvbgp.kernels import Kernel
 from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.kernels._pairs import Grid, Pairs
 
-_LOG_2PI = float(np.log(2.0 * np.pi))
 #: Logarithms of hyperparameters beyond are not evaluated (X or y may be of any scale).
 _LARGEST_LOG = 500.0
 #: Rows that are in memory at once.
@@ -127,7 +126,7 @@ class Evaluation:
         self._A = self._K @ prior.L_inv.T  # (b, m)
         self._diagonal, self._squares, self._share = prior.kernel.diag(X), y.weight, None
         n = float(len(y)) if y.weight is None else float(y.weight.sum())
-        log_noise = factor * n * (_LOG_2PI + np.log(prior.noise))
+        log_noise = factor * n * (LOG_2PI + np.log(prior.noise))
         if y.variance is not None:
             self._share = prior.noise / (prior.noise + y.variance)
             self._squares = y.counts * self._share

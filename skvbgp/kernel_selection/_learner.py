@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
+from skvbgp._core.order import draw_distinct
 from skvbgp._core.owners import find_shared
 from skvbgp._core.parallel import spread_each
 from skvbgp._core.scaling import RunningScale, check_unit
@@ -119,7 +120,7 @@ class VBKSLearner(KernelSettings):
             sample = choose_rows(n, rng)
             near = (np.asarray(X[sample]) - origin) / unit
             Z = choose_inducing_inputs(near, m, rng, pick(y.weight, sample)) * unit
-        index = np.sort(rng.choice(n, min(n, COLLAPSED_ROWS), replace=False))
+        index = draw_distinct(n, min(n, COLLAPSED_ROWS), rng)
         scales = DataScales.of(*candidates[0].frame.scale(X[index], y[index]), self.owners)
         return State(
             candidates=candidates,

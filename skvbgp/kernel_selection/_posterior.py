@@ -136,7 +136,8 @@ class KernelModel(PickledByFields):
         X: Array,
     ) -> tuple[Array, Array]:
         """What is made of what a function says of centred rows by each draw of theta."""
-        self._priors, self._q  # noqa: B018  before the threads of the tiles need them
+        # before the threads of the tiles need them
+        self._priors, self._q.covariance, self._q.mean  # noqa: B018
         return in_tiles(
             lambda X: join([function(p, X) for p in self._priors]), self._frame.centre(X)
         )

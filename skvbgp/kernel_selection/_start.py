@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import draw_distinct
 from skvbgp.base import Targets, choose_inducing_inputs
 from skvbgp.kernel_selection._categories import ColumnsKernel
 from skvbgp.kernel_selection._scales import N_PEAKS, DataScales, Frame
@@ -153,7 +154,7 @@ def draw_sample(state: State, X: Array, y: Targets, *, every_row: bool) -> Sampl
     """All rows, or some of many."""
     rng = np.random.RandomState(state.seed)
     if not every_row and len(X) > SCREENING_ROWS:
-        index = np.sort(rng.choice(len(X), SCREENING_ROWS, replace=False))
+        index = draw_distinct(len(X), SCREENING_ROWS, rng)
         X, y = X[index], y[index]
     centred = state.frame.centre(X)
     m = len(X) if state.Z is None else len(state.Z)

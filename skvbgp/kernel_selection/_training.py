@@ -14,12 +14,12 @@ from itertools import chain, compress, count, islice
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skvbgp._core.draws import draw_antithetic
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.journal import Log, begin_log
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
+from skvbgp._core.order import Index, shuffle_parts
 from skvbgp._core.parallel import spread_each
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock, EndPass, ascend
@@ -339,12 +339,12 @@ def train_stochastic(
     x = fit.x if family is None else family.pack(fit.x, np.full(len(fit.x), _FIRST_STD))
     lowest, highest = find_limits(kernel, scales).T
 
-    def draw_batches() -> Iterator[NDArray[np.intp]]:
-        passes = (np.array_split(rng.permutation(n), n_batches) for _ in count())
+    def draw_batches() -> Iterator[Index]:
+        passes = (shuffle_parts(n, n_batches, rng) for _ in count())
         for batch in islice(chain.from_iterable(passes), settings.n_before, n_done):
             yield np.sort(batch)  # a memory map is read in order
 
-    def step(at: _Iterate, batch: NDArray[np.intp], clock: Clock) -> tuple[_Iterate, float]:
+    def step(at: _Iterate, batch: Index, clock: Clock) -> tuple[_Iterate, float]:
         draws = np.empty((0, 0)) if family is None else rng.standard_normal((1, len(fit.x)))
         points = at.x[None, :] if family is None else family.points(at.x, draws)
         X_batch, given = frame.scale(X[batch], y[batch])

@@ -8,7 +8,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from skvbgp.kernels._base import Array, Gradients
+from skvbgp._core.linalg import Array
+from skvbgp.kernels._base import Gradients
 from skvbgp.kernels._distance import cut_rows
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, ScaledLeaf, Scales
 

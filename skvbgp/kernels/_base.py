@@ -9,12 +9,11 @@ from inspect import signature
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from skvbgp._core.linalg import Array
 from skvbgp._core.pickling import PickledByFields
 from skvbgp.kernels._params import change_params, list_params
 
-Array = NDArray[np.float64]
 #: In theta (p,) and in the inputs, X (n, d) and Z (m, d); None if the latter are X.
 Gradients = tuple[Array, Array, Array | None]
 

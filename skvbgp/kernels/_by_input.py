@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, find_first_columns, spread_inputs
-from skvbgp.kernels._base import Array, Kernel
+from skvbgp.kernels._base import Kernel
 from skvbgp.kernels._compose import Composite
 
 

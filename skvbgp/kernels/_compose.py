@@ -13,7 +13,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from skvbgp.kernels._base import Array, CheckedKernel, Gradients, Kernel
+from skvbgp._core.linalg import Array
+from skvbgp.kernels._base import CheckedKernel, Gradients, Kernel
 from skvbgp.kernels._constant import Constant
 
 

@@ -6,7 +6,8 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from skvbgp.kernels._base import Array, Gradients
+from skvbgp._core.linalg import Array
+from skvbgp.kernels._base import Gradients
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, Leaf
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from skvbgp._core.linalg import Array
 from skvbgp._core.order import cut
-from skvbgp.kernels._base import Array
 
 # Pairs closer than this, in squared distance relative to their squared norm, are recomputed.
 _NEAR = 1e-10

@@ -10,9 +10,10 @@ import numpy as np
 from scipy.special import betaincinv, chdtri, gammainccinv
 
 from skvbgp._core.draws import share_members
+from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, cut
 from skvbgp.kernels._anova import Anova
-from skvbgp.kernels._base import Array, Kernel
+from skvbgp.kernels._base import Kernel
 from skvbgp.kernels._compose import list_terms
 from skvbgp.kernels._constant import Constant, White
 from skvbgp.kernels._linear import Linear

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp.kernels._base import Array, CheckedKernel
+from skvbgp._core.linalg import Array
+from skvbgp.kernels._base import CheckedKernel
 from skvbgp.kernels._distance import centre
 
 Scales = float | Sequence[float] | NDArray[Any]  # stored as a float or a tuple of floats

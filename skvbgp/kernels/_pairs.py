@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvbgp._core.linalg import pack_lower, unpack_lower
-from skvbgp.kernels._base import Array, Kernel
+from skvbgp._core.linalg import Array, pack_lower, unpack_lower
+from skvbgp.kernels._base import Kernel
 from skvbgp.kernels._compose import Product, Sum
 from skvbgp.kernels._constant import Constant
 from skvbgp.kernels._distance import centre

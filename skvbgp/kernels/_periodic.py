@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from skvbgp.kernels._base import Array, Gradients
+from skvbgp._core.linalg import Array
+from skvbgp.kernels._base import Gradients
 from skvbgp.kernels._distance import centre, radial, radial_vjp
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, Scales
 from skvbgp.kernels._stationary import UnitLeaf, squared_exponential, squared_exponential_vjp

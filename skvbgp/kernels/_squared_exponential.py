@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skvbgp.kernels._base import Array, Kernel
+from skvbgp._core.linalg import Array
+from skvbgp.kernels._base import Kernel
 from skvbgp.kernels._compose import Product
 from skvbgp.kernels._constant import Constant
 from skvbgp.kernels._distance import centre

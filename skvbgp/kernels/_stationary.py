@@ -9,7 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from skvbgp.kernels._base import Array, Gradients
+from skvbgp._core.linalg import Array
+from skvbgp.kernels._base import Gradients
 from skvbgp.kernels._distance import radial, radial_vjp
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, ScaledLeaf
 

@@ -24,8 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skvbgp._core.linalg import Array
 from skvbgp.kernels._anova import Anova
-from skvbgp.kernels._base import Array, Kernel
+from skvbgp.kernels._base import Kernel
 from skvbgp.kernels._compose import Composite, Sum
 from skvbgp.kernels._distance import by_block, cut_triangle, factors, squared_distances
 from skvbgp.kernels._stationary import Stationary
@@ -83,7 +84,7 @@ class UncertainCovariance:
         return _UncertainRows(X[:, : self.d], X[:, self.d :])
 
 
-def join_variances(X: Array, variance: Array | None) -> Array:
+def append_variances(X: Array, variance: Array | None) -> Array:
     """Rows (n, 2 d) of means and variances, or the rows X (n, d) alone."""
     return X if variance is None else np.hstack([X, variance])
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skvbgp.kernels._base import Array, Gradients
+from skvbgp._core.linalg import Array
+from skvbgp.kernels._base import Gradients
 from skvbgp.kernels._leaf import ScaledLeaf
 
 

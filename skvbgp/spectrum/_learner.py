@@ -119,10 +119,9 @@ class SpectrumLearner(RegressionLearner):
                 R, hyper = start_from_evidence(sample, m, hyper, rng, are_all=are_all)
             else:
                 R = draw_frequencies(self.n_frequencies, hyper.length_scale, rng)
-        given = None
-        if not isinstance(X, ShardedColumns) and len(y) < _RETRAINED_ROWS:
-            given = deepcopy((X, y))  # theirs may change
-        return Start(coordinates, target, hyper, R, y.n_rows, seed, given)
+        is_few = not isinstance(X, ShardedColumns) and len(y) < _RETRAINED_ROWS
+        known = deepcopy((X, y)) if is_few else None  # theirs may change
+        return Start(coordinates, target, hyper, R, y.n_rows, seed, known)
 
     def train(self, state: Start, X: Array, y: Targets, end_pass: EndPass) -> State:
         n = len(y)
@@ -258,7 +257,9 @@ class SpectrumLearner(RegressionLearner):
 
     def rows_to_restart(self, state: State, X: Array, y: Targets) -> tuple[Array, Targets] | None:
         rows = state.rows
-        if state.given is None or rows.n + len(y) < 2 * rows.n_first:
+        if state.given is None or not isinstance(rows, BlockedRows):
+            return None
+        if rows.n + len(y) < 2 * rows.n_first:
             return None
         return merge_targets(*join_rows(state.given, (X, y)))
 

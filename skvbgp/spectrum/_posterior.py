@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvbgp._core.blockwise import moments_by_block
+from skvbgp._core.blockwise import BLOCK_ROWS, moments_by_block
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture, average_moments
 from skvbgp._core.order import Index, thin
@@ -31,7 +31,8 @@ from skvbgp.spectrum._state import Hyperparameters, State
 
 #: Rows of one task that have neighbours of their own, and those where there are enough tasks for
 #: many threads: near rows have more in common, the more of them there are.
-_TILE_ROWS, _LARGE_TILE, _MANY_TASKS = 256, 512, 16
+#: A group may not be cut, as its neighbours are those of all its rows.
+_TILE_ROWS, _LARGE_TILE, _MANY_TASKS = 256, BLOCK_ROWS, 16
 #: Known rows that say how much of the variance is between draws of alpha.
 _SHARE_ROWS = 64
 

@@ -101,8 +101,9 @@ class SVBSSGPRegressor(FillsGaps, DescribesFunction, LeavesOut, ForgetfulRegress
 
     max_iter : int, default=None
         Largest number of passes over the data in each phase of training. None is as many as
-        visit 1,500,000 rows (120,000 when the bound is maximised), from 2 to 300, and with
-        fewer than 900 rows one for every three of them, but at least ten.
+        visit 1,500,000 rows (120,000 when the bound is maximised), from 2 to 300 (to 30 in a
+        second phase that holds the frequencies), and with fewer than 900 rows one for every three
+        of them, but at least ten.
 
     batch_size : int, default=512
         Rows in a mini-batch of blocks.
@@ -183,7 +184,7 @@ class SVBSSGPRegressor(FillsGaps, DescribesFunction, LeavesOut, ForgetfulRegress
         Number of passes, of both phases.
 
     n_samples_seen_ : int
-        Rows of `fit` and of every later `partial_fit`.
+        Rows of `fit` and of every later `partial_fit`, but for those of weight 0.
 
     n_features_in_ : int
         Number of inputs.

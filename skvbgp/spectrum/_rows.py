@@ -138,7 +138,7 @@ class BlockedRows(PickledByFields, DividedRows):
     first: Rows  # first rows, scaled and sorted by block
     ends: NDArray[np.intp]  # (n_blocks + 1,) block k has the rows ``ends[k]`` to ``ends[k + 1]``
     capacity: int  # most rows of a block
-    changed: dict[int, Rows]  # rows of the blocks that are not as in X and y any more
+    changed: dict[int, Rows]  # rows of the blocks that are not as in `first` any more
     #: Blocks divided since: a partition of the block for each division, and the names of its parts;
     #: the first part keeps the name of the block.
     divided: dict[int, tuple[tuple[Partition, NDArray[np.intp]], ...]]

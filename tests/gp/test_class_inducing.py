@@ -18,7 +18,7 @@ from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Matern
-from skvbgp.kernels._uncertain import join_variances
+from skvbgp.kernels._uncertain import append_variances
 from tests.gp.cases import small_classifier
 from tests.gp.searches import make_class_search
 from tests.oracles import gp_classes as oracle
@@ -38,7 +38,7 @@ def votes(request, rng):
     X = rng.standard_normal((40, 2))
     missing = rng.random((40, 2)) < 0.3
     variance = np.where(missing, 0.5, 0.0) if request.param else None
-    return Votes.of(join_variances(X, variance), counts * UNITS)
+    return Votes.of(append_variances(X, variance), counts * UNITS)
 
 
 def tell(votes, m=9):

@@ -13,7 +13,7 @@ from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Linear, Matern, RationalQuadratic
-from skvbgp.kernels._uncertain import UncertainCovariance, join_variances
+from skvbgp.kernels._uncertain import UncertainCovariance, append_variances
 from tests.derivatives import numerical_gradient
 from tests.oracles import gp_classes as oracle
 
@@ -55,7 +55,7 @@ def test_votes_are_added_to_what_others_say(votes, rng, gaps):
     """Whose frequencies are now others, and where functions are wider than at the first ones."""
     kernel = (RBF([1.0, 2.0]) + 0.5 * Linear()).bind(2)
     if gaps:
-        votes = replace(votes, X=join_variances(votes.X, rng.exponential(size=votes.X.shape)))
+        votes = replace(votes, X=append_variances(votes.X, rng.exponential(size=votes.X.shape)))
     process, first = make(kernel), Votes.of(votes.X[:12], votes.counts[:12])
     found = process.extend(process.factorise(first), votes)
     X = rng.standard_normal((4, votes.X.shape[1])) ** 2
@@ -114,7 +114,7 @@ def test_a_place_of_one_row_is_left_out(rng):
 
 def with_gaps(votes, rng):
     variance = rng.exponential(size=(15, 2)) * (rng.uniform(size=(15, 2)) < 0.4)
-    return replace(votes, X=join_variances(votes.X, variance))
+    return replace(votes, X=append_variances(votes.X, variance))
 
 
 def test_leaving_out_places_with_gaps(votes, rng):

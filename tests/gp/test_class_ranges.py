@@ -15,7 +15,7 @@ from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF
-from skvbgp.kernels._uncertain import UncertainCovariance, join_variances
+from skvbgp.kernels._uncertain import UncertainCovariance, append_variances
 from tests.derivatives import numerical_gradient
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
@@ -32,7 +32,7 @@ def test_inputs_in_other_units_are_other_length_scales(rng, gaps):
     """Those of all inputs follow from one, in training, too."""
     X = rng.standard_normal((14, 2))
     if gaps:
-        X = join_variances(X, rng.exponential(size=X.shape) * (rng.uniform(size=X.shape) < 0.4))
+        X = append_variances(X, rng.exponential(size=X.shape) * (rng.uniform(size=X.shape) < 0.4))
     by_input = RBF([1.3 / 2.0, 1.3 / 0.5]).bind(2)
     votes, one = Votes.of(X, np.eye(3)[np.arange(14) % 3]), RBF(1.3, isotropic=True).bind(2)
     model, expected = make(one, RANGES), make(by_input, None)

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from skvbgp._optim.maximum import Trained, train
 from skvbgp.gp import VBGPClassifier, _class_search_many, _rows
 from skvbgp.gp._class_search import Trial
-from skvbgp.gp._class_shares import Combination, learn_shares, weigh_inputs
+from skvbgp.gp._class_shares import Combination, learn_shares, weigh_by_models
 from skvbgp.gp._class_starts import start_class_process
 from skvbgp.gp._link import Link
 from skvbgp.gp._rows import average_weights
@@ -83,13 +83,13 @@ def start(length_scale):
 
 def test_length_scales_by_input_say_which_rows_are_near():
     freed = [replace(start(scale), shared_scale=2.0) for scale in ([1.0, 4.0], [3.0, 3.0])]
-    weights = weigh_inputs([start([2.0, 2.0]), *freed], 2)
+    weights = weigh_by_models([start([2.0, 2.0]), *freed], 2)
     assert_allclose(weights, average_weights([process.kernel for process in freed], 2))
     assert weights[0] > 1.2 * weights[1]
 
 
 def test_if_there_are_none_a_shared_one_does():
-    weights = weigh_inputs([start([2.0, 2.0])], 2)
+    weights = weigh_by_models([start([2.0, 2.0])], 2)
     assert_allclose(weights, np.sqrt(0.5))
 
 

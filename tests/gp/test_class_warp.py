@@ -19,7 +19,7 @@ from skvbgp.gp._votes import Votes
 from skvbgp.gp._warp import Warp
 from skvbgp.kernels import RBF
 from skvbgp.kernels._candidates import add_fading_lines
-from skvbgp.kernels._uncertain import UncertainCovariance, join_variances
+from skvbgp.kernels._uncertain import UncertainCovariance, append_variances
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import small_classifier as small
 from tests.oracles import gp as oracle
@@ -89,7 +89,7 @@ def test_a_warped_model_is_that_of_bent_places(votes, warp, rng, make):
 
 def with_gaps(votes, rng):
     variance = rng.exponential(size=(14, 2)) * (rng.uniform(size=(14, 2)) < 0.4)
-    return replace(votes, X=join_variances(votes.X, variance))
+    return replace(votes, X=append_variances(votes.X, variance))
 
 
 @pytest.mark.parametrize("make", [make_regression, make_probit])
@@ -105,7 +105,7 @@ def test_what_is_unknown_of_an_entry_is_stretched_by_the_slope(votes, warp, rng)
     step = 1e-6 * np.eye(2)[1]
     up, down = (bend(votes, rows[:, :2] + sign * step) for sign in (1.0, -1.0))
     slope = np.column_stack([np.ones(14), (up - down)[:, 1] / 2e-6])
-    bent = join_variances(bend(votes), rows[:, 2:] * slope**2)
+    bent = append_variances(bend(votes), rows[:, 2:] * slope**2)
     covariance, straight = WarpedCovariance(KERNEL, 2, warp), UncertainCovariance(KERNEL, 2)
     assert_allclose(covariance(rows), straight(bent), rtol=1e-6)
     assert_allclose(covariance.diag(rows), straight.diag(bent), rtol=1e-6)

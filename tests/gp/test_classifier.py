@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from skvbgp.gp import VBGPClassifier
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._class_search_few import FewPlacesSearch
-from skvbgp.gp._class_shares import Combination, weigh_inputs
+from skvbgp.gp._class_shares import Combination, weigh_by_models
 from skvbgp.gp._class_starts import make_class_kernels, start_class_process
 from skvbgp.gp._probit_process import ProbitProcess
 from skvbgp.gp._votes import Votes
@@ -506,7 +506,7 @@ def test_kernels_of_both_kinds_may_share(k, most):
     assert len(names) == most
     assert sum(name.endswith("by input") for name in names) == 2
     assert set(found.names) <= set(names)
-    assert_array_equal(found.weights, weigh_inputs([part.trained for part in parts], 2))
+    assert_array_equal(found.weights, weigh_by_models([part.trained for part in parts], 2))
     assert abs(found.weights[0] - found.weights[1]) > 1e-3
     assert_allclose(found.belief.sum(), 1.0)
 

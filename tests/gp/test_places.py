@@ -14,7 +14,7 @@ from skvbgp import VBGPRegressor
 from skvbgp.gp._cell_choice import _may_pay
 from skvbgp.gp._folds import _predict
 from skvbgp.gp._mixture import Mixture
-from skvbgp.gp._places import gather_rows, measure_gain
+from skvbgp.gp._places import gather_rows, measure_gain_by_place
 from skvbgp.gp._process import Process
 from skvbgp.gp._restart import is_restart_due
 from skvbgp.gp._row_noise import RowNoise, discount_copies
@@ -310,8 +310,12 @@ def test_gain_of_a_variance_for_each_place(rng):
             return np.exp(density) * invgamma.pdf(v, 2.5, scale=2.5 * pooled)
 
         gain += np.log(quad(ratio, 0.0, np.inf, limit=200, epsrel=1e-10)[0])
-    assert_allclose(measure_gain(scatter, weight), gain / dof.sum(), rtol=1e-6)
-    assert measure_gain(np.zeros(3), weight) == measure_gain(scatter, np.ones(3)) == 0.0
+    assert_allclose(measure_gain_by_place(scatter, weight), gain / dof.sum(), rtol=1e-6)
+    assert (
+        measure_gain_by_place(np.zeros(3), weight)
+        == measure_gain_by_place(scatter, np.ones(3))
+        == 0.0
+    )
 
 
 def test_white_noise_of_a_kernel_is_another_in_each_row(rng):

@@ -23,7 +23,7 @@ from skvbgp.gp._probit_sites import Around
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Anova, Matern
-from skvbgp.kernels._uncertain import UncertainCovariance, join_variances
+from skvbgp.kernels._uncertain import UncertainCovariance, append_variances
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import make_classes
 from tests.gp.searches import make_class_search
@@ -47,7 +47,7 @@ def votes(rng, request):
         np.arange(12)[:, None] < 5
     )
     if request.param == "gaps":
-        X = join_variances(X, rng.exponential(size=(12, 2)) * (rng.uniform(size=(12, 2)) < 0.4))
+        X = append_variances(X, rng.exponential(size=(12, 2)) * (rng.uniform(size=(12, 2)) < 0.4))
     return Votes.of(X, counts * UNITS)
 
 
@@ -128,7 +128,7 @@ def test_whole_votes_are_matched_by_their_moments(rng, kernel, gaps):
     counts = np.eye(2, dtype=int)[rng.integers(2, size=7)]
     counts[:3] += rng.integers(0, 3, (3, 2))
     if gaps:
-        X = join_variances(X, rng.exponential(size=(7, 2)) * (rng.uniform(size=(7, 2)) < 0.4))
+        X = append_variances(X, rng.exponential(size=(7, 2)) * (rng.uniform(size=(7, 2)) < 0.4))
     votes, process = Votes.of(X, counts.astype(float)), make(kernel)
     K, m, _, t = known(process, votes)
     place, label, tau, nu = oracle.propagate_expectations(K, m, counts, t)
@@ -226,7 +226,7 @@ def test_votes_are_added_to_what_others_say(rng, monkeypatch, kernel, noise, gap
     X = rng.standard_normal((62, 2))
     labels = (X[:, 0] + 0.5 * rng.standard_normal(62) > 0.0).astype(int)
     if gaps:
-        X = join_variances(X, rng.exponential(size=X.shape) * (rng.uniform(size=X.shape) < 0.4))
+        X = append_variances(X, rng.exponential(size=X.shape) * (rng.uniform(size=X.shape) < 0.4))
     votes, process = Votes.of(X, np.eye(2)[labels]), make(kernel.bind(2), noise)
     first = process.factorise(Votes.of(X[:60], votes.counts[:60]))
     calls = count_factorisations(monkeypatch)

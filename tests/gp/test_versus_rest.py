@@ -12,7 +12,7 @@ from skvbgp.gp._process import Process
 from skvbgp.gp._versus_rest import VersusRest
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Matern
-from skvbgp.kernels._uncertain import UncertainCovariance, join_variances
+from skvbgp.kernels._uncertain import UncertainCovariance, append_variances
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import make_classes, make_classes_apart
 from tests.oracles import gp_classes as oracle
@@ -32,7 +32,7 @@ def make_votes(rng, n=12, gaps=False, units=UNITS):
         np.arange(n)[:, None] < 5
     )
     if gaps:
-        X = join_variances(X, rng.exponential(size=X.shape) * (rng.uniform(size=X.shape) < 0.4))
+        X = append_variances(X, rng.exponential(size=X.shape) * (rng.uniform(size=X.shape) < 0.4))
     return Votes.of(X, counts * units)
 
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp.kernels import RBF, Anova, Constant, Linear, Matern, RationalQuadratic
-from skvbgp.kernels._uncertain import UncertainCovariance, join_variances
+from skvbgp.kernels._uncertain import UncertainCovariance, append_variances
 from tests.derivatives import numerical_gradient
 from tests.oracles import uncertain as oracle
 
@@ -25,7 +25,7 @@ KERNELS = [
 def make_rows(rng, n=7, sure=0.5):
     """Rows of three inputs, the last of which is known everywhere."""
     variance = rng.exponential(size=(n, 3)) * (rng.uniform(size=(n, 3)) > sure) * [1.0, 1.0, 0.0]
-    return join_variances(rng.standard_normal((n, 3)), variance)
+    return append_variances(rng.standard_normal((n, 3)), variance)
 
 
 def test_squared_exponentials_are_averaged(rng):
@@ -120,7 +120,7 @@ def test_gradient(rng, kernel):
 def test_rows_of_both_kinds(rng):
     X, Z = make_rows(rng), rng.standard_normal((4, 3))
     covariance = UncertainCovariance(RBF(SCALES), 3)
-    certain = join_variances(Z, np.zeros((4, 3)))
+    certain = append_variances(Z, np.zeros((4, 3)))
     assert_allclose(covariance(X, Z), covariance(X, certain), rtol=1e-12)
     assert_allclose(covariance(Z, X), covariance(X, Z).T, rtol=1e-12)
     assert_array_equal(covariance.stack(X, Z), np.vstack([X, certain]))
