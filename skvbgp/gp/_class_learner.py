@@ -124,7 +124,7 @@ class ClassGPLearner(Learner):
     max_iter: int | None
     tol: float
     class_weight: Any
-    forgetting: float
+    forgetting: Forgetting
     n_jobs: int | None
     owners: tuple[int, ...] = ()  # by column of X: the input that it encodes
     n_known: int = 0  # kernels of the fit before, if a warm start may go on from them
@@ -172,7 +172,7 @@ class ClassGPLearner(Learner):
         wanted, obstacles = self.n_inducing, []
         if not self.learn_hyperparameters:
             obstacles.append("learn_hyperparameters=False")
-        if self.forgetting != 1.0:
+        if self.forgetting.is_used:
             obstacles.append("forgetting")
         if isinstance(wanted, str):
             return _N_INDUCING if n > _EXACT_PLACES and not obstacles else 0
@@ -228,7 +228,7 @@ class ClassGPLearner(Learner):
         And with the first row of a class or the first gap in a column, or if the known rows say
         too little. Where rows are forgotten, see `is_due`.
         """
-        if self.forgetting != 1.0:
+        if self.forgetting.is_used:
             return None
         first_gap = state.gaps.precede(X)
         if not self.learn_hyperparameters and not (first_gap or state.gaps.columns.any()):
@@ -254,7 +254,7 @@ class ClassGPLearner(Learner):
 
         A quarter of them is new, or of as many as are remembered.
         """
-        memory = min(state.n_trained, Forgetting(self.forgetting).memory)
+        memory = min(state.n_trained, self.forgetting.memory)
         has_changed = y.n_rows - state.n_rows_trained >= _NEW_SHARE * memory
         is_other = has_changed or state.gaps.precede(X) or self._is_outgrown(state, X, y)
         return is_other or not self.learn_hyperparameters
@@ -263,7 +263,7 @@ class ClassGPLearner(Learner):
         """State with new rows, or where rows are forgotten, with these for its rows."""
         new = Rows.around(X, y.counts).filled(state.gaps)
         inputs, rows, n_rows = RunningScale.of(new.X), new, y.n_rows
-        if self.forgetting == 1.0:
+        if not self.forgetting.is_used:
             rows, n_rows = _add_votes(state, new), state.n_rows + n_rows
             is_merged = len(rows) < len(state.rows) + len(new)
             inputs = RunningScale.of(rows.X) if is_merged else state.inputs.merged(inputs)

@@ -18,6 +18,7 @@ from skvbgp.base import (
 )
 from skvbgp.gp._choice import COMMON, count_known
 from skvbgp.gp._class_learner import ClassGPLearner
+from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._votes import Labelled, count_votes, merge_places
 
 
@@ -226,7 +227,12 @@ class VBGPClassifier(ForgetfulClassifier):
     # -- hooks of the template -------------------------------------------------------------------
 
     def _learner(self) -> ClassGPLearner:
-        return ClassGPLearner.of(self, owners=self._owners, n_known=count_known(self))
+        return ClassGPLearner.of(
+            self,
+            owners=self._owners,
+            forgetting=Forgetting(float(self.forgetting)),
+            n_known=count_known(self),
+        )
 
     def _learns_anew(self, inputs: Array, targets: Labelled) -> bool:
         forgets = super()._learns_anew(inputs, targets)

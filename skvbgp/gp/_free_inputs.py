@@ -38,7 +38,7 @@ def free_inputs(
     d = len(kernel.kernels[1].length_scale)
     owner = np.array(process.owners or range(d))[:d]
     tied, n_inputs = np.zeros(d, dtype=int), len(np.unique(owner))
-    best = train(replace(process, tied=tuple(tied)), groups, max_iter=max_iter, tol=tol)
+    best = train(replace(process, tied=tuple(tied.tolist())), groups, max_iter=max_iter, tol=tol)
     for n_free in range(min(_MOST_FREE, n_inputs - 1)):
         slopes = np.bincount(owner, _differentiate(best.process, groups, d) * (tied == 0))
         freed = np.where(owner == np.argmax(np.abs(slopes)), n_free + 1, tied)
