@@ -25,8 +25,8 @@ from skvbgp.gp._row_noise import RowNoise, discount_copies
 #: Fewer rows are left as they are: all of them predict. So are rows at more places than this share.
 _LEAST_ROWS, _LARGEST_SHARE = 401, 0.5
 #: Places keep their rows where a variance of noise for each is more probable than one for all by
-#: this, in nats a row: neighbours say it better, as long as places have no more rows than that on
-#: average. And the degrees of freedom of a place's variance a priori.
+#: this, in nats a row but the first of each: neighbours say it better, as long as places have no
+#: more rows than that on average. And the degrees of freedom of a place's variance a priori.
 _LARGEST_GAIN, _ROWS_OF_PLACE, _DOF = 0.05, 20, 5.0
 #: About as many rows are judged, of each place so many, and of this share of them nothing is known
 #: at their place.
@@ -100,9 +100,9 @@ def gather_rows(X: Array, y: Array, noise: RowNoise | None) -> Gathered | None:
 
 
 def measure_gain_by_place(scatter: Array, weight: Array) -> float:
-    """How much more probable places (m,) are whose noise has a variance each, in nats a row.
+    """How much more probable places (m,) are whose noise has a variance each.
 
-    By its prior, inverse gamma, it is that of all.
+    In nats a row but the first of every place. By its prior, inverse gamma, it is that of all.
     """
     dof = np.maximum(weight - 1.0, 0.0)
     if not scatter.any() or not dof.any():
