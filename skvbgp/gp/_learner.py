@@ -29,7 +29,7 @@ from skvbgp.gp._search_few import FewRowsSearch
 from skvbgp.gp._search_many import ManyRowsSearch
 from skvbgp.gp._spread import SpreadRows, SpreadSample, settle
 from skvbgp.gp._state import Frames, State, keep_warp
-from skvbgp.gp._sum import choose_inducing, is_tried, train_sum
+from skvbgp.gp._sum import FirstPart, choose_inducing, is_tried, learn_first_part, train_sum
 from skvbgp.gp._warp import WARP_KERNEL, WARP_ROWS, WarpedCoordinates, describe_warp, learn_warp
 from skvbgp.kernels import Kernel, White
 from skvbgp.kernels._by_input import bind_columns, express_by_input
@@ -250,20 +250,23 @@ class GPLearner(RegressionLearner):
     def train_outputs(self, starts: Sequence[Start], end_pass: EndPass) -> tuple[State, ...]:
         """The states of outputs; with warped inputs, only if they say more of rows left out."""
         known, watch = starts[0].frames.coordinates, Watch(end_pass)
+        part = learn_first_part(self, starts[0]) if starts[0].n_inducing else None  # of one output
         if not (isinstance(known, WarpedCoordinates) and starts[0].grows):
-            return self._train(starts, end_pass)
-        straight = self._train(_move(starts, Coordinates(known.offset, known.scale)), watch)
+            return self._train(starts, part, end_pass)
+        straight = self._train(_move(starts, Coordinates(known.offset, known.scale)), part, watch)
         if watch.stopped:
             return straight
-        warped = self._train(starts, end_pass)
+        warped = self._train(starts, part, end_pass)
         chosen = warped if _is_ahead(warped[0], straight[0]) else straight
         n_iter = straight[0].n_iter + warped[0].n_iter
         return tuple(replace(one, n_iter=n_iter) for one in chosen)
 
-    def _train(self, starts: Sequence[Start], end_pass: EndPass) -> tuple[State, ...]:
-        if starts[0].n_inducing:  # of one output
-            return (train_sum(self, starts[0], report_as(lambda state: (state,), end_pass)),)
-        return self._search_outputs(starts, end_pass)
+    def _train(
+        self, starts: Sequence[Start], part: FirstPart | None, end_pass: EndPass
+    ) -> tuple[State, ...]:
+        if part is None:
+            return self._search_outputs(starts, end_pass)
+        return (train_sum(self, starts[0], part, report_as(lambda state: (state,), end_pass)),)
 
     def search(self, start: Start, end_pass: EndPass, judges: Judges | None = None) -> State:
         """The state of the kernels that explain near rows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -81,20 +81,40 @@ def choose_inducing(
     return wanted
 
 
-def train_sum(learner: GPLearner, start: Start, end_pass: EndPass) -> State:
-    """The state with a global part, or with near rows alone where that does not help."""
-    rows, wanted, alone, best = start.rows, start.n_inducing, None, -np.inf
-    rng = np.random.RandomState([start.seed, 1])
-    order = rng.permutation(len(rows))
+class FirstPart(NamedTuple):
+    """A global part of rows in a random order, which does not know those that judge."""
+
+    part: GlobalPart
+    order: Index  # of all rows
+    held: Index  # those that judge, the first ones of these
+
+
+def learn_first_part(learner: GPLearner, start: Start) -> FirstPart:
+    """It does not depend on how inputs are warped."""
+    rows, wanted = start.rows, start.n_inducing
+    order = np.random.RandomState([start.seed, 1]).permutation(len(rows))
     held, others = np.split(order, [min(_HELD_OUT, int(_HELD_SHARE * len(rows)))])
-    if isinstance(wanted, str):
+    coordinates = frame_inputs(start.frames.inputs, learner.owners, standardised=True)
+    kernel = dict(make_base_kernels(rows.X.shape[1]))[_KERNEL]
+    process = start_process(kernel, gaussian=True, owners=learner.owners)
+    frame, m = (
+        (coordinates, start.frames.target),
+        _N_INDUCING if isinstance(wanted, str) else wanted,
+    )
+    part = learn_part(process, *frame, rows, others, m, learner.tol)
+    return FirstPart(part, order, held)
+
+
+def train_sum(learner: GPLearner, start: Start, first: FirstPart, end_pass: EndPass) -> State:
+    """The state with a global part, or with near rows alone where that does not help."""
+    (part, order, held), rows, alone, best = first, start.rows, None, -np.inf
+    if isinstance(start.n_inducing, str):
         watch = Watch(end_pass)
-        alone, wanted = learner.search(start, watch), _N_INDUCING
+        alone = learner.search(start, watch)
         if watch.stopped:
             return alone
         left_out = predict_left_out(alone, rows, held)
         best = _rank(left_out, alone.frames.target.unit)
-    part = _learn_part(learner, start, others, wanted)
     if alone is not None and _rank_part(part, rows, held) < best:
         if not leave_lines(left_out, part.coordinates.scaled(rows.X[held])):
             return alone
@@ -105,15 +125,6 @@ def train_sum(learner: GPLearner, start: Start, end_pass: EndPass) -> State:
             return replace(alone, n_iter=state.n_iter)
     part = part.given(rows, order)
     return replace(state, shared=part, rows=part.subtract(rows))
-
-
-def _learn_part(learner: GPLearner, start: Start, order: Index, m: int) -> GlobalPart:
-    """A global part of m inducing inputs, from rows in a random order."""
-    coordinates = frame_inputs(start.frames.inputs, learner.owners, standardised=True)
-    kernel = dict(make_base_kernels(start.rows.X.shape[1]))[_KERNEL]
-    process = start_process(kernel, gaussian=True, owners=learner.owners)
-    frame = coordinates, start.frames.target
-    return learn_part(process, *frame, start.rows, order, m, learner.tol)
 
 
 def learn_part(

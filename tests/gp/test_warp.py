@@ -309,12 +309,12 @@ def test_what_rows_left_out_say_decides(monkeypatch, states, outputs, lead, rank
     y = y if outputs is None else np.column_stack([y, -3.0 * y])
     train, said = GPLearner._train, []
 
-    def judge(self, starts, end_pass):
+    def judge(self, starts, part, end_pass):
         kind, is_warped = type(starts[0].frames.coordinates), float(len(said))
         said.append(kind)
         known = kind, str(outputs)
         if known not in states:
-            states[known] = train(self, starts, end_pass)
+            states[known] = train(self, starts, part, end_pass)
         judged = {"score": is_warped * lead, "rank": is_warped * ranks_lead}
         return tuple(replace(one, **judged) for one in states[known])
 
