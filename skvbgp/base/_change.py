@@ -28,7 +28,7 @@ from skvbgp.base._estimator import (
     restored_on_error,
 )
 from skvbgp.base._validation import as_weights, reading
-from skvbgp.base._weights import count_remembered
+from skvbgp.base._weights import count_remembered, share_by_age, weigh_classes
 
 #: How much larger squared errors are thought to be after a change, and the largest one that counts,
 #: of three standard deviations.
@@ -388,13 +388,29 @@ class NoticesClasses(NoticesChange):
     """That of classifiers."""
 
     classes_: NDArray[Any]
+    class_weight: Any
     predict_proba: Callable[..., Array]
+    _stream: Any  # `StreamRows`, whose last column are the labels' codes
 
     def _predict_known(self, X: Any, y: Any, metadata: dict[str, Any]) -> Array:
         """Probabilities of the labels."""
         known = {name: metadata[name] for name in ("X_var",) if name in metadata}
         codes = np.searchsorted(self.classes_, column_or_1d(y))
-        return self.predict_proba(X, **known)[np.arange(len(codes)), codes]
+        p = self.predict_proba(X, **known) / self._weigh_row_of_class()
+        p /= p.sum(axis=1, keepdims=True)
+        return p[np.arange(len(codes)), codes]
+
+    def _weigh_row_of_class(self) -> Array:
+        """How often a row of each class counts on average, with the weight of the class, (K,).
+
+        Rows that come are not as frequent as rows that count are probable.
+        """
+        rows, K = self._stream, len(self.classes_)
+        codes, share = rows.columns[-1], share_by_age(self.forgetting, rows.age)
+        totals = np.asarray(np.bincount(codes, share * rows.weight, K), dtype=np.float64)
+        n = np.bincount(codes, share * (rows.weight > 0.0), K)
+        mean = np.divide(totals, n, out=np.ones(K), where=n > 0.0)
+        return mean * weigh_classes(self.class_weight, self.classes_, totals)
 
     def _judge(self, said: Array) -> Judged:
         K = len(self.classes_)

@@ -277,6 +277,24 @@ def test_so_it_is_with_classes(classifier, begun, rng):
     assert model.n_samples_seen_ == 300
 
 
+@pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
+@pytest.mark.parametrize("given", ["class_weight", "sample_weight"])
+@pytest.mark.every_nth("classifier", 2)
+def test_rows_are_judged_as_often_as_they_come(classifier, given, begun):
+    """Those of a class that counts a hundred times are not a hundred times as many."""
+    rng = np.random.RandomState(0)
+    y = (rng.rand(400) < 0.05).astype(int)
+    X = rng.randn(400, 2) + np.column_stack([1.5 * y, np.zeros(400)])
+    model = clone(classifier).set_params(forgetting=0.995)
+    weights = {}
+    if given == "class_weight":
+        model.set_params(class_weight={1: 100.0})
+    else:
+        weights = {"sample_weight": np.where(y == 1, 100.0, 1.0)}
+    stream(model, X, y, stop=400, step=40, classes=[0, 1], **weights)
+    assert not begun
+
+
 def make_model(**settings):
     given = {"kernel": RBF(), "max_iter": 2, "random_state": 0, "forgetting": SHARE}
     return VBGPRegressor(**(given | settings))
