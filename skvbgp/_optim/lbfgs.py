@@ -78,6 +78,8 @@ def lbfgs_ascent(
         if stopped:
             raise StopIteration
 
+    if not len(x):  # nothing is free
+        return reached()
     minimize(
         negated,
         x,

@@ -86,15 +86,12 @@ class Schedule:
     ) -> Sites:
         """One site after the other, each from the posterior with those before it.
 
-        They are sites of f or, where rows have weights, of g: those of equal rows move together.
+        They are sites of g, as those of f that other hyperparameters have left may not exist. Those
+        of equal rows move together.
         """
-        n, counts = len(t), posterior.weight
-        if counts is None:
-            noise, sites = np.zeros(n), posterior.sites.without_noise(prior.noise)
-            q, counts = FactoredPosterior(prior.A, prior.noise, sites), np.ones(n)
-        else:
-            noise, sites = prior.noise, posterior.sites
-            q = FactoredPosterior(prior.A, np.zeros(n), posterior.total)
+        n, noise, sites = len(t), prior.noise, posterior.sites
+        counts = np.ones(n) if posterior.weight is None else posterior.weight
+        q = FactoredPosterior(prior.A, np.zeros(n), posterior.total)
         tau, nu = sites.tau.copy(), sites.nu.copy()
         for i in range(n):
             mean, variance = q.marginal(i)
@@ -105,8 +102,7 @@ class Schedule:
             tau[i] += step * (new.tau[0] - tau[i])
             nu[i] += step * (new.nu[0] - nu[i])
             q.update(i, counts[i] * tau[i], counts[i] * nu[i])
-        sites = Sites(tau, nu)
-        return sites if posterior.weight is not None else sites.with_noise(prior.noise)
+        return Sites(tau, nu)
 
 
 class FactoredPosterior:

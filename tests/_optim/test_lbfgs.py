@@ -110,6 +110,13 @@ def test_start_at_the_optimum():
     assert result.n_iter == 1
 
 
+def test_nothing_to_optimise():
+    result = lbfgs_ascent(
+        lambda x: (3.0, x), np.empty(0), max_iter=3, tol=0.0, bounds=np.empty((0, 2))
+    )
+    assert result.value == 3.0 and result.n_iter == 1 and len(result.x) == 0
+
+
 def test_start_is_not_modified():
     start = START.copy()
     start.flags.writeable = False

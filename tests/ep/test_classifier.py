@@ -123,6 +123,26 @@ def test_kernels_of_scikit_learn_and_other_kernels():
     assert small(kernel=Constant(2.0) * Matern(nu=2.5)).fit(X, y).score(X, y) >= 0.7
 
 
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+def test_a_kernel_that_has_nothing_free_is_taken(approximation):
+    X, y = make_labels(60)
+    kernel = RBF(1.0, length_scale_bounds="fixed", isotropic=True)
+    for learn in (True, False):
+        model = small(kernel=kernel, approximation=approximation, learn_inducing_inputs=learn)
+        assert model.fit(X, y).score(X, y) >= 0.7
+
+
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+def test_sites_that_move_one_by_one_and_slowly_are_finite(approximation):
+    """Those that other hyperparameters have left are no sites of f."""
+    for seed in range(4):
+        rng = np.random.RandomState(seed)
+        X = rng.randn(20, 2)
+        y = (X[:, 0] + 0.4 * rng.randn(20) > 0.0).astype(int)
+        model = small(approximation=approximation, schedule="sequential", damping=0.5).fit(X, y)
+        assert np.isfinite(model.predict_proba(X)).all()
+
+
 def test_restarts_find_at_least_the_first_optimum():
     X, y = make_labels(60)
     first, more = small().fit(X, y), small(n_restarts=2).fit(X, y)
