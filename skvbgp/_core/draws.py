@@ -12,6 +12,9 @@ from scipy.stats import qmc
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 
+#: Dimensions in which points fill space evenly: SciPy takes time and memory that are quadratic.
+_EVEN_DIMENSIONS = 512
+
 
 def draw_antithetic(n: int, k: int, rng: np.random.RandomState) -> Array:
     """About n draws of N(0, I_k) in antithetic pairs, whose mean is exact, (n, k)."""
@@ -20,7 +23,10 @@ def draw_antithetic(n: int, k: int, rng: np.random.RandomState) -> Array:
 
 
 def quasi_normal(n_draws: int, d: int, seed: int) -> Array:
-    """Standard normal points (n_draws, d) that fill space evenly, in antithetic pairs."""
+    """Standard normal points (n_draws, d) that fill space evenly, in antithetic pairs.
+
+    Of very many dimensions, the first ones do; points in the others are random.
+    """
     return _quasi_normal(n_draws, d, seed).copy()
 
 
@@ -28,8 +34,10 @@ def quasi_normal(n_draws: int, d: int, seed: int) -> Array:
 def _quasi_normal(n_draws: int, d: int, seed: int) -> Array:
     half = -(-n_draws // 2)
     generator = np.random.default_rng(seed)
-    points = qmc.Halton(d, scramble=True, seed=generator).random(half)  # `rng=` is SciPy 1.15's
-    normal = ndtri(np.clip(points, 1e-12, 1.0 - 1e-12))  # (half, d)
+    m = min(d, _EVEN_DIMENSIONS)
+    points = qmc.Halton(m, scramble=True, seed=generator).random(half)  # `rng=` is SciPy 1.15's
+    normal = ndtri(np.clip(points, 1e-12, 1.0 - 1e-12))  # (half, m)
+    normal = np.hstack([normal, generator.standard_normal((half, d - m))])
     return np.concatenate([normal, -normal])[:n_draws]
 
 

@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 from skvbgp._core.blockwise import by_task, in_tiles
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index
+from skvbgp._core.order import Index, cut
 from skvbgp._core.scaling import Coordinates
 from skvbgp.base import Gaps
 from skvbgp.gp._class_inducing import GivenVotes
@@ -20,6 +20,9 @@ from skvbgp.gp._near import NearRows
 from skvbgp.gp._rows import Rows
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels._uncertain import append_variances
+
+#: Rows that are decided at a time.
+_DECIDED_ROWS = 2**13
 
 
 class KnownVotes(NamedTuple):
@@ -82,6 +85,10 @@ class ClassPosterior(NearRows):
 
     def decisions(self, X: Array) -> Array:
         """Log probabilities (n, K) of the classes at rows X, which may have missing entries."""
+        # some rows at a time: every process says something of each
+        return np.concatenate([self._decide(X[rows]) for rows in cut(len(X), _DECIDED_ROWS)])
+
+    def _decide(self, X: Array) -> Array:
         filled, inputs = self._fill(X)
         if inputs is not None and self.gaps is not None:
             filled = append_variances(filled, np.sqrt(inputs) * self.gaps.coordinates.scale)

@@ -95,7 +95,7 @@ class Combination(NamedTuple):
         weights = weigh_by_models(near, d)  # as they were judged
         charges = [part.charge for part in parts]
         shares = learn_shares([part.log_p for part in parts], counts, charges)
-        kept = np.flatnonzero(shares >= _LEAST_SHARE)
+        kept = np.flatnonzero(shares >= min(_LEAST_SHARE, 1.0 / len(shares)))
         parts, shares = [parts[i] for i in kept], shares[kept] / shares[kept].sum()
         log_p = mix_log_probabilities([part.log_p for part in parts], shares)
         processes = [process for part in parts for process in part.processes]

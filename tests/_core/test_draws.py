@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skvbgp._core import draws
 from skvbgp._core.draws import choose_by_level, meet_by_level, quasi_normal
 
 
@@ -45,3 +46,13 @@ def test_quasi_normal_points_are_pairs_that_nobody_can_change_for_others():
     kept = points.copy()
     points += 1.0
     assert_array_equal(quasi_normal(7, 3, seed=2), kept)
+
+
+def test_very_many_dimensions_have_random_points_beyond_the_first(monkeypatch):
+    """SciPy would take memory that is quadratic in them."""
+    monkeypatch.setattr(draws, "_EVEN_DIMENSIONS", 3)
+    points = quasi_normal(400, 5, seed=3)
+    assert_array_equal(points[:200], -points[200:])
+    monkeypatch.undo()
+    assert_array_equal(points[:, :3], quasi_normal(400, 3, seed=3))
+    assert np.all(np.abs(points.std(axis=0) - 1.0) < 0.15)

@@ -511,6 +511,21 @@ def test_kernels_of_both_kinds_may_share(k, most):
     assert_allclose(found.belief.sum(), 1.0)
 
 
+def test_many_kernels_of_equal_worth_share():
+    X, y = make_classes(40, K=2)
+    model = small([(f"k{i}", Matern(1.0)) for i in range(30)], max_iter=1).fit(X, y)
+    assert len(model.kernels_) > 1
+    assert_allclose(model.kernel_posterior_.sum(), 1.0)
+
+
+def test_rows_are_decided_some_at_a_time(monkeypatch):
+    X, y = make_classes(60)
+    model = small(**FIXED).fit(X, y)
+    expected = model.predict_proba(X)
+    monkeypatch.setattr("skvbgp.gp._class_posterior._DECIDED_ROWS", 7)
+    assert_allclose(model.predict_proba(X), expected, rtol=1e-12)
+
+
 def test_few_rows_average_over_draws():
     """Of every kernel, by what they say of rows that are left out."""
     X, y = make_classes_apart(60)
