@@ -271,13 +271,13 @@ class DescribesFunction:
     def feature_importances_(self) -> Array:
         """Shares of the inputs in the variation of predictions, (n_features,)."""
         check_is_fitted(self)
-        return self._posterior().relevance.mean
+        return self._posterior().relevance.mean.copy()
 
     @property
     def feature_importances_std_(self) -> Array:
         """Standard deviations of `feature_importances_` between what is believed in."""
         check_is_fitted(self)
-        return self._posterior().relevance.std
+        return self._posterior().relevance.std.copy()
 
 
 @dataclass(frozen=True)
