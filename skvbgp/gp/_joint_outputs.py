@@ -227,7 +227,10 @@ class GPJointLearner(JointLearner):
 
     def rows_to_restart(self, state: JointState, X: Rows, y: Array) -> tuple[Rows, Array] | None:
         """As for a single output; hyperparameters that are not learned follow every row."""
-        rows, is_due = JointRows.of(X, state.units).rows, not self.single.learn_hyperparameters
+        rows = JointRows.of(X, state.units).rows
+        if self.model.keeps(state.model):
+            return None
+        is_due = not self.single.learn_hyperparameters
         found = None if is_due else self.model.rows_to_restart(state.model, rows, rows.y)
         if found is not None:
             rows, _ = found

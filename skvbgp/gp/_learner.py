@@ -30,6 +30,7 @@ from skvbgp.gp._search_many import ManyRowsSearch
 from skvbgp.gp._spread import SpreadRows, SpreadSample, settle
 from skvbgp.gp._state import Frames, State, keep_warp
 from skvbgp.gp._sum import FirstPart, choose_inducing, is_tried, learn_first_part, train_sum
+from skvbgp.gp._warm_start import list_learned, move_warp
 from skvbgp.gp._warp import WARP_KERNEL, WARP_ROWS, WarpedCoordinates, describe_warp, learn_warp
 from skvbgp.kernels import Kernel, White
 from skvbgp.kernels._by_input import bind_columns, express_by_input
@@ -40,6 +41,8 @@ from skvbgp.kernels._compose import leaves
 _COUNTS = (64, 128, 256, 400)
 #: How far a warp may be behind in the density of rows that are left out, if ranks are for it.
 _LARGEST_LAG = 0.1
+#: Most rows that processes of few rows predict from, all of them.
+_MOST_ROWS = 3_000
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,8 @@ class GPLearner(RegressionLearner):
         grows = is_auto(self.kernel) and before is None
         each = [self.frame(together, scale, gaps, standardised) for scale in targets]
         if before is not None:
-            each = [keep_warp(frames, before.frames) for frames in each]
+            frame = move_warp(before, d, self.owners, self.n_outputs)
+            each = [keep_warp(frames, frame) for frames in each]
         starts = [
             Start(frames, rows, candidates, grows, seed, n_inducing, gathers)
             for frames, rows in zip(each, outputs, strict=True)
@@ -194,8 +198,7 @@ class GPLearner(RegressionLearner):
     ) -> list[tuple[str, Kernel, tuple[int, ...]]]:
         """Kernels that are tried first, by name, and which of d inputs share a length scale."""
         if before is not None:
-            learned = dict(zip(before.kernel_of, before.mixture.processes, strict=True))
-            return [(before.names[i], before.kernels[i], learned[i].tied) for i in sorted(learned)]
+            return list_learned(before, d, self.owners, self.n_outputs)
         if is_auto(self.kernel):
             return [(name, kernel, ()) for name, kernel in make_base_kernels(d)]
         given = name_kernels(self.kernel)
@@ -338,6 +341,7 @@ class GPLearner(RegressionLearner):
             n_iter=1,
             score=float("nan"),
             rank=float("nan"),
+            is_learned=False,
         )
 
     def _make_state(self, start: Start, **learned: Any) -> State:
@@ -360,6 +364,8 @@ class GPLearner(RegressionLearner):
 
         If they are not learned, rows with gaps are what a fit to all of them would have.
         """
+        if self.keeps(state):
+            return None
         gaps = state.frames.gaps
         is_due = bool(gaps.columns.any())
         if self.learn_hyperparameters:
@@ -369,6 +375,10 @@ class GPLearner(RegressionLearner):
         settle(X, state.frames.coordinates, state.weights)
         rows = self.join(state, X, X.n_seen)
         return rows, rows.y
+
+    def keeps(self, state: State) -> bool:
+        """Whether what has been learned, with its units, stays."""
+        return state.is_learned and not self.learn_hyperparameters
 
     def join(self, state: State, X: Rows | None, n: int, kept: int | None = None) -> Rows:
         """Known rows and new ones, of a chunk of n rows, to train with."""
@@ -382,9 +392,16 @@ class GPLearner(RegressionLearner):
     def fade(self, state: State, n: int, X: Rows | None = None, kept: int | None = None) -> State:
         """State after n rows in which this output was not observed; X are their inputs, if kept."""
         rows, frames = self._remember(state.rows, X, n, kept), state.frames
-        if not self.learn_hyperparameters and self.forgetting.is_used:  # as a fit to what is left
-            frames = replace(frames, gaps=rows.learn_gaps(self.n_outputs))
-            frames = self.reframe(frames, *rows.summarise())
+        is_fit = not (self.learn_hyperparameters or self.keeps(state))
+        if is_fit and self.forgetting.is_used:  # as a fit to what is left
+            empty = rows.emptied(frames.gaps)
+            gaps = empty.learn_gaps(self.n_outputs)
+            rows, mixture = empty.filled(gaps), state.mixture
+            n_gaps = int(gaps.columns.sum())  # fewer than before, maybe; all slopes are equal
+            processes = tuple(replace(p, slopes=p.slopes[:1] * n_gaps) for p in mixture.processes)
+            frames = self.reframe(replace(frames, gaps=gaps), *rows.summarise())
+            mixture = replace(mixture, processes=processes)
+            return state.with_rows(rows, frames=frames, mixture=mixture)
         return state.with_rows(rows, frames=frames)
 
     def update(
@@ -408,7 +425,8 @@ class GPLearner(RegressionLearner):
         targets = state.frames.targets.merged(new_targets)
         frames = replace(state.frames, inputs=inputs, targets=targets)
         rows = self._remember(state.rows, X, X.n_seen if n is None else n, kept)
-        if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
+        # as a fit to all rows, whatever the chunks
+        if not (self.learn_hyperparameters or self.keeps(state)):
             if self.forgetting.is_used:
                 inputs, targets = rows.summarise()
             frames = replace(frames, gaps=rows.learn_gaps(self.n_outputs))  # of later rows
@@ -424,7 +442,14 @@ class GPLearner(RegressionLearner):
     def count_neighbours(self, state: State, rows: Rows) -> int:
         """Neighbours of places that these rows predict, which were all if there were fewer."""
         n = len(replace(state, rows=rows).known)
-        return state.k if n <= state.k else min(state.k, self.few)
+        if n <= state.k:
+            return state.k
+        # a stream that forgets learns later: processes of few rows go on with all
+        is_few = len(self.counts) > 1 and all(p.is_uniform for p in state.mixture.processes)
+        learns_later = self.keeps(state) or (self.forgetting.is_used and self.learn_hyperparameters)
+        if learns_later and is_few and n <= _MOST_ROWS:
+            return n
+        return min(state.k, self.few)
 
     # -- what it says ------------------------------------------------------------------------------
 

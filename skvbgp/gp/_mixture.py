@@ -83,6 +83,13 @@ class Mixture:
                 noise[mine] *= own.level.factor(mean[mine])[:, None]
         return parts._replace(noise=noise)
 
+    def share_known(self, parts: LocalMoments, variance: Array) -> Array:
+        """What known variances (n, 1) are before the factor that all noise is multiplied by."""
+        if self.noise_level is None:
+            return variance
+        mean = np.sum(self.weigh(parts.evidence) * parts.mean, axis=1)
+        return variance / self.noise_level.factor(mean)[:, None]
+
     def components(self, parts: LocalMoments, *, include_noise: bool) -> tuple[Array, Array, Array]:
         """Means, variances and weights (n, C) of a mixture with the moments of `mix`."""
         belief = self.weigh(parts.evidence)

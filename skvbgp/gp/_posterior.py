@@ -291,11 +291,12 @@ class NeighbourPosterior(NearRows):
         if self.rows.inputs is not None:
             gaps = self._measure_gaps(parts, self.rows.inputs[index])
         parts = self._tell_outputs(self.rows.X[index], parts)
-        parts = parts._replace(noise=parts.noise + known.variance[index, None])
+        told = known.variance[index, None]
         if others is not None:
             y = self._observe(index) if y is None else y
-            parts = parts.observe(y, others, parts.noise + gaps)
-        return parts._replace(variance=parts.variance + gaps)
+            parts = parts.observe(y, others, parts.noise + told + gaps)
+        parts = parts._replace(variance=parts.variance + gaps)
+        return parts._replace(noise=parts.noise + self.mixture.share_known(parts, told))
 
     def _observe(self, index: Index) -> Array:
         """Scaled targets (n,) of known rows."""

@@ -268,8 +268,8 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
         -------
         mean, std : ndarray of shape (n_samples_seen,) or (n_samples_seen, n_outputs)
             Predictive moments of the observations, on the scale of y, in the order in which the
-            rows were given. Equal rows are left out together; those of weight 0 and what was not
-            observed are NaN.
+            rows were given. Equal rows of a call are left out together; those of weight 0 and what
+            was not observed are NaN.
 
         Examples
         --------

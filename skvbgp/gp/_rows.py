@@ -114,7 +114,7 @@ class Rows(PickledByFields):
         kept = origin >= 0
         known = np.flatnonzero(kept)
         if n is None:
-            kept &= counts >= FORGOTTEN * counts[known].max(initial=0.0)
+            kept &= counts >= FORGOTTEN * min(1.0, counts[known].max(initial=0.0))
         else:
             kept[: max(len(kept) - n, 0)] = False
             kept[known[len(known) - least :]] = True

@@ -53,7 +53,7 @@ class SharedLearner(GPOutputsLearner):
         self, state: OutputsState, X: Observations, y: list[Any]
     ) -> tuple[Observations, list[Any]] | None:
         """As for models of their own; units of inputs that are not learned follow every row."""
-        if self.single.learn_hyperparameters:
+        if self.single.learn_hyperparameters or self.single.keeps(state.outputs[0]):
             return super().rows_to_restart(state, X, y)
         return self.join(state, X)
 

@@ -78,6 +78,7 @@ class State(RowsState):
     twin: State | None = None
     doubts: Doubts = Doubts()  # of a stream that forgets, since training
     gathers: bool = False  # whether the rows of a place are one in predictions
+    is_learned: bool = True  # whether hyperparameters were, or are where they start
 
     @property
     def n_kernels(self) -> int:

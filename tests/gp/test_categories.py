@@ -185,6 +185,24 @@ def test_numbers_beside_categories_may_be_of_any_type(rng):
     assert "Make numbers of dates" in error.value.__notes__[0]
 
 
+@pytest.mark.parametrize("kernel", [KERNEL, "auto"])
+@pytest.mark.parametrize("n_known", [2, 3])
+def test_a_warm_start_may_have_other_categories(kernel, n_known, rng):
+    """More or fewer of them, with what was learned of the input."""
+    X, y = make_data(60, rng)
+    few = np.isin(X[:, 1], list("abc")[:n_known])
+    model = make_model(kernel=kernel, learn_hyperparameters=True, warm_start=True).fit(
+        X[few], y[few]
+    )
+    X[:5, 1] = "d"
+    again = clone(model).fit(X, y)
+    model.fit(X, y)
+    assert len(model.kernels_) <= 3 * len(again.kernels_)
+    assert np.std(y - model.predict(X)) < 0.5 * np.std(y)
+    model.set_params(learn_hyperparameters=False).fit(X[few], y[few])
+    assert np.isfinite(model.predict(X, True)).all()
+
+
 def test_stream_and_outputs_keep_the_categories(rng):
     X, y = make_data(60, rng)
     stream = make_model()

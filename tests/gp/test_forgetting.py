@@ -197,6 +197,32 @@ def test_importances_are_those_of_rows_that_still_count(rng, forgetting):
     check_importances(model, X[-len(weight) :], weight)
 
 
+def test_a_heavy_row_does_not_drive_out_all_others(data):
+    """A weight of 150 is 150 copies."""
+    X, y, T = data
+    weight = np.ones(80)
+    weight[40] = 150.0
+    model = make_model(forgetting=0.99).partial_fit(X[:80], y[:80], sample_weight=weight)
+    expected = make_model().fit(X[:80], y[:80], 0.99 ** np.arange(79.0, -1.0, -1.0) * weight)
+    assert len(model._state.rows) == 80
+    assert_allclose(model.predict(T, True), expected.predict(T, True), rtol=1e-6)
+
+
+@pytest.mark.parametrize("forgetting", [100, 0.99])
+def test_gaps_of_an_output_that_fades_stay_gaps(forgetting, rng):
+    X = rng.standard_normal((20, 2))
+    Y = np.column_stack([np.sin(X[:, 0]), X[:, 1]])
+    X[2:6, 1], Y[2:6, 0] = np.nan, np.nan  # only the second output was observed there
+    new = np.zeros((1, 2)), np.array([[1.0, np.nan]])
+    model = make_model(forgetting=forgetting).partial_fit(X, Y).partial_fit(*new)
+    weight = np.ones(21) if forgetting > 1 else forgetting ** np.arange(20.0, -1.0, -1.0)
+    expected = make_model().fit(np.vstack([X, new[0]]), np.vstack([Y, new[1]]), weight)
+    places = np.array([[0.0, np.nan], [0.3, 0.2]])
+    assert_allclose(model.predict(places, True), expected.predict(places, True), rtol=1e-6)
+    assert_allclose(model.loo_predict(), expected.loo_predict(), rtol=1e-6)
+    model.partial_fit(X[3:5], Y[3:5])
+
+
 def test_forgetting_nothing_is_the_default(data):
     X, y, T = data
     settings = {"learn_hyperparameters": True, "max_iter": 3}

@@ -159,6 +159,18 @@ def test_known_noise_does_not_depend_on_predictions():
     assert_allclose(noise[0] - noise[1], (noise[0] - noise[1])[0])
 
 
+def test_known_noise_of_rows_that_are_left_out_is_what_it_is():
+    """It adds to noise whose level depends on predictions, and does not depend on them itself."""
+    X, y = make_rows(60)
+    model = small().fit(X[:40], y[:40])
+    assert model._state.mixture.noise_level is not None
+    variance = (100.0 * y.std()) ** 2
+    model.partial_fit(X[40:], y[40:], y_var=variance)
+    _, std = model.loo_predict()
+    _, expected = model.predict(X[40:], return_std=True, y_var=variance)
+    assert_allclose(std[40:], np.sqrt(model._state.mixture.calibration) * expected, rtol=1e-3)
+
+
 def test_it_is_the_noise_that_differs():
     """What is uncertain of the function is the same, but for one factor."""
     X, y = make_rows(60)

@@ -403,6 +403,52 @@ def test_a_stream_that_learns_no_more_may_outgrow_the_rows_that_all_predict(monk
     assert model.partial_fit(X[90:], y[90:]).n_neighbors_ == 16
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "units",
+        "gaps",
+        pytest.param("shared", marks=pytest.mark.thorough),
+        pytest.param("learned", marks=pytest.mark.thorough),
+    ],
+)
+def test_what_has_been_learned_stays_where_a_stream_learns_no_more(kind, rng):
+    X = rng.uniform(0.0, 3.0, (90, 2))
+    y, given = np.sin(4.0 * X[:, 0]) + X[:, 1] + 0.02 * rng.standard_normal(90), {}
+    if kind == "gaps":
+        X[3, 1] = np.nan
+    if kind in ("shared", "learned"):
+        name = {"shared": "output_hyperparameters", "learned": "output_covariance"}[kind]
+        y, given = np.column_stack([y, 2.0 * y + 0.1 * rng.standard_normal(90)]), {name: kind}
+    model = small(Matern(nu=2.5), max_iter=20, **given).fit(X[:80], y[:80])
+    kernels, noise = model.kernels_, np.copy(model.noise_variance_)
+    model.set_params(learn_hyperparameters=False)
+    model.partial_fit(X[80:] + [20.0, 0.0], 10.0 * y[80:])
+    assert repr(model.kernels_) == repr(kernels)
+    assert_array_equal(model.noise_variance_, noise)
+    assert model.n_samples_seen_ == 90 and np.isfinite(model.predict(X[80:], True)).all()
+
+
+def test_importances_are_the_users_own():
+    X, y = make_data(40)
+    model = small(**FIXED).fit(X, y)
+    expected = [model.feature_importances_.copy(), model.feature_importances_std_.copy()]
+    model.feature_importances_[...] = model.feature_importances_std_[...] = 7.0
+    assert_array_equal([model.feature_importances_, model.feature_importances_std_], expected)
+
+
+def test_a_stream_that_forgets_predicts_from_all_rows_until_it_learns_again(monkeypatch):
+    """Processes of few rows are many, and would have a matrix each for every place."""
+    monkeypatch.setattr("skvbgp.gp._learner._COUNTS", (8, 40))
+    X, y = make_data(50)
+    model = small(RBF(), forgetting=100).fit(X[:36], y[:36]).partial_fit(X[36:], y[36:])
+    assert model._state.n_seen_trained == 36
+    assert model.n_neighbors_ == 50 and model._state.posterior.is_exact
+    monkeypatch.setattr("skvbgp.gp._learner._MOST_ROWS", 45)
+    model = small(RBF(), forgetting=100).fit(X[:36], y[:36]).partial_fit(X[36:], y[36:])
+    assert model.n_neighbors_ == 40
+
+
 def test_a_stream_that_outgrows_the_rows_that_all_predict_learns_again(monkeypatch):
     X, y, model = start_stream(monkeypatch, 60)
     assert model.partial_fit(X[40:60], y[40:60]).n_neighbors_ == 60
