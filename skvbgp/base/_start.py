@@ -36,23 +36,32 @@ def at_one_place(X: Array | ShardedColumns) -> bool:
     )
 
 
-def says_too_little(X: Array | ShardedColumns, *, learns: bool) -> bool:
+def says_too_little(X: Array | ShardedColumns, *, learns: bool, n_known: int | None = None) -> bool:
     """Whether rows set nothing for good, so that a stream starts again with all of them.
 
     They are too few for hyperparameters, if these are learned, or at one place, which has no unit.
+    Of places X there may be more rows ``n_known``.
     """
-    return (learns and len(X) < START_ROWS) or at_one_place(X)
+    n = len(X) if n_known is None else n_known
+    return (learns and n < START_ROWS) or at_one_place(X)
 
 
 def is_outgrown(
-    known_X: Array, known_labels: NDArray[Any], X: Array, labels: NDArray[Any], *, learns: bool
+    known_X: Array,
+    known_labels: NDArray[Any],
+    X: Array,
+    labels: NDArray[Any],
+    *,
+    learns: bool,
+    n_known: int | None = None,
 ) -> bool:
     """Whether new rows are a reason to train again from the start.
 
-    They are if the known rows say too little. If hyperparameters are learned, they also are if they
-    have a class that the known rows have not, or vary in a column in which these are constant.
+    They are if the known rows (``n_known`` of them, if X are places) say too little. If
+    hyperparameters are learned, they also are if they have a class that the known rows have not, or
+    vary in a column in which these are constant.
     """
-    if says_too_little(known_X, learns=learns):
+    if says_too_little(known_X, learns=learns, n_known=n_known):
         return True
     new_class = len(np.setdiff1d(labels, known_labels)) > 0
     return learns and (new_class or brings_variation(known_X, X))

@@ -223,7 +223,7 @@ class ClassGPLearner(Learner):
     def rows_to_restart(
         self, state: ClassState, X: Array, y: Labelled
     ) -> tuple[Array, Labelled] | None:
-        """Hyperparameters are learned again whenever the number of places has doubled.
+        """Hyperparameters are learned again whenever the number of rows has doubled.
 
         And with the first row of a class or the first gap in a column, or if the known rows say
         too little. Where rows are forgotten, see `is_due`.
@@ -233,13 +233,12 @@ class ClassGPLearner(Learner):
         first_gap = state.gaps.precede(X)
         if not self.learn_hyperparameters and not (first_gap or state.gaps.columns.any()):
             return None
-        is_due = not self.learn_hyperparameters or first_gap or self._is_outgrown(state, X, y)
-        if not is_due and len(state.rows) + len(y) < 2 * state.n_trained:
+        grown = state.n_rows + y.n_rows >= 2 * state.n_rows_trained
+        grown = grown or self._is_outgrown(state, X, y)
+        if self.learn_hyperparameters and not (grown or first_gap):
             return None
         rows = state.rows.emptied(state.gaps).plus(X, y.counts)
         places, counts = merge_places(rows.X, rows.y)
-        if not is_due and len(places) < 2 * state.n_trained:
-            return None
         return places, Labelled(y.classes, counts, state.n_rows + y.n_rows)
 
     def _is_outgrown(self, state: ClassState, X: Array, y: Labelled) -> bool:
@@ -247,7 +246,7 @@ class ClassGPLearner(Learner):
         known, seen = state.rows.head(LOOKED_AT), np.flatnonzero(_count_votes(state.rows))
         new = np.flatnonzero(y.counts.any(axis=0))
         before, after = (number_categories(rows, self.owners) for rows in (known, X))
-        return is_outgrown(before, seen, after, new, learns=True)
+        return is_outgrown(before, seen, after, new, learns=True, n_known=state.n_rows)
 
     def is_due(self, state: ClassState, X: Array, y: Labelled) -> bool:
         """Whether to learn again from all rows that count, of a stream that forgets.

@@ -189,14 +189,26 @@ def test_votes_of_a_known_place_are_its_own(rng, has_gaps):
     expected = small(**FIXED).fit(X[rows], np.append(y, y[::-1][again]))
     assert len(model._state.rows) == len(expected._state.rows) == 60
     assert_allclose(model.predict_proba(X + 0.1), expected.predict_proba(X + 0.1), rtol=1e-8)
-    learning = small(max_iter=1, n_neighbors=7).fit(X, y)
-    kernels = learning.kernels_
+
+
+def test_hyperparameters_are_learned_again_when_rows_have_doubled_wherever_they_are():
+    X, y = make_classes(60)
+    model, found = small(max_iter=1).fit(np.repeat(X, 3, axis=0), np.repeat(y, 3)), []
     for _ in range(3):
-        learning.partial_fit(X, y)
-    assert learning.kernels_ == kernels and len(learning._state.rows) == 60
-    assert learning.n_samples_seen_ == 240
-    learning.partial_fit(X + 10.0, y)
-    assert learning.kernels_ != kernels
+        found.append(model._state.found)
+        model.partial_fit(X, y)
+    assert found[0] is found[2] is not model._state.found
+    assert len(model._state.rows) == 60 and model.n_samples_seen_ == 360
+
+
+def test_many_rows_at_few_places_do_not_learn_again_with_every_call(rng):
+    X = rng.integers(0, 2, (80, 3)) * 1.0
+    y = (X.sum(axis=1) + rng.standard_normal(80) > 1.5).astype(int)
+    model = small(max_iter=2).partial_fit(X[:70], y[:70], classes=[0, 1])
+    found = model._state.found
+    for i in range(70, 80):
+        model.partial_fit(X[i : i + 1], y[i : i + 1])
+    assert len(model._state.rows) == 8 and model._state.found is found
 
 
 def test_a_class_that_comes_later_is_learned():
