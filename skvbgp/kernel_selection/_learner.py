@@ -58,6 +58,10 @@ class VBKSLearner(KernelSettings):
         if self._is_auto:  # which list it will be is not known
             n_series = N_SERIES_KERNELS * count_variants(self._name_transforms(True, y))
             n_kernels = max(n_kernels, n_series)
+        return self._count_passes(n_kernels, y)
+
+    def _count_passes(self, n_kernels: int, y: Targets) -> int:
+        """The same of so many kernels."""
         n_trained = self._n_trained(n_kernels)
         if not self._is_collapsed(len(y)):
             rounds = self._plan_rounds(n_trained, len(y))
@@ -66,7 +70,10 @@ class VBKSLearner(KernelSettings):
         return n_kernels + n_trained + evaluated
 
     def max_update_passes(self, state: State, X: Array, y: Targets) -> int:
-        return 1 if state.rows is None else self.max_passes(state.rows[1].joined(y))
+        if state.rows is None:
+            return 1
+        y = state.rows[1].joined(y)  # the kernels of the state, or others that suit these rows
+        return max(self.max_passes(y), self._count_passes(len(state.candidates), y))
 
     def _is_collapsed(self, n: int) -> bool:
         """Whether all rows are taken at once."""

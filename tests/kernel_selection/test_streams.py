@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp import kernel_grammar
+from skvbgp import VBKSRegressor, kernel_grammar
 from skvbgp.kernel_selection import _learner, _rounds, _settings, _training
 from skvbgp.kernel_selection._learner import VBKSLearner
 from skvbgp.kernel_selection._training import KernelFits
+from skvbgp.kernels import RBF, Matern
 from tests.kernel_selection.cases import make_series, small
 
 KERNELS = kernel_grammar(2, base=("SE", "LIN"))  # eight
@@ -199,3 +200,16 @@ def test_as_many_passes_are_announced_as_there_may_be(calls):
     calls.clear()
     model.partial_fit(X[40:], y[40:])
     assert sum(len(chosen) for _, chosen in calls) <= announced
+
+
+@pytest.mark.parametrize("now", [{"transforms": ["identity"]}, {"kernels": [RBF()]}])
+def test_a_stream_goes_on_with_its_kernels_whatever_a_fit_would_have_now(now):
+    """As many passes are announced as these need."""
+    X, y = make_series(40)
+    model = VBKSRegressor(
+        [RBF(), Matern()], max_iter=2, random_state=0, transforms=["identity", "log"], n_restarts=1
+    )
+    model.fit(X[:30], np.exp(y[:30]))
+    n_kernels = len(model.kernels_)
+    model.set_params(**now).partial_fit(X[30:33], np.exp(y[30:33]))
+    assert len(model.kernels_) == n_kernels and model.n_samples_seen_ == 33
