@@ -261,7 +261,7 @@ class NoticesChange(VariationalEstimator):
         if second is not None:
             now._keep_in_doubt("_second", self._tell(second, now, call.data))
         if doubted:
-            now._keep_in_doubt("_doubted", [*doubted, call])
+            now._keep_in_doubt("_doubted", [*doubted, self._shorten(call, 0)])
 
     def _gives_up(self, second: Second, n_seen: int) -> bool:
         """Whether a second stream that is not ahead is no longer worth its time.

@@ -243,8 +243,8 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
 
 def _copy_arrays(value: Any) -> Any:
     """The same, with arrays of its own."""
-    if isinstance(value, list):
-        return [_copy_arrays(one) for one in value]
+    if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
+        return [one.copy() for one in value]
     return value.copy() if isinstance(value, np.ndarray) else value
 
 

@@ -8,7 +8,7 @@ there is known noise to the learner, and variance of the function in predictions
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -109,6 +109,20 @@ class GapNoise(PickledByFields):
             return bool(np.isnan(X).any())
         return self.learned.precede(X)
 
+    def admit(self, X: Array, predict: Callable[[Array], Array]) -> Self:
+        """The same, which keeps the slopes of columns that have their first gaps in rows X.
+
+        What is said of the noise of rows that are learned from is what it will have been.
+        """
+        new = find_gaps(X) & ~self.gaps.columns
+        if not new.any():
+            return self
+        slopes = self.slopes.copy()
+        for j in np.flatnonzero(new).tolist():
+            slopes[j] = self.gaps.measure_slope(j, self.places, predict)
+        learned = replace(self.gaps, columns=self.gaps.columns | new)
+        return replace(self, learned=learned, slopes=slopes)
+
     def fill(self, X: Array, predict: Callable[[Array], Array]) -> tuple[Array, Array | None]:
         """Rows without gaps, and variances (n, t) of the functions there, None if all are zero.
 
@@ -116,11 +130,9 @@ class GapNoise(PickledByFields):
         """
         if not find_gaps(X).any():
             return X, None
+        slopes = self.admit(X, predict).slopes
         X, inputs = self.gaps.fill(X)
         assert inputs is not None
-        slopes = self.slopes.copy()
-        for j in np.flatnonzero(inputs.any(axis=0) & ~self.gaps.columns).tolist():
-            slopes[j] = self.gaps.measure_slope(j, self.places, predict)
         # sums by row: those of a product of matrices would depend on the other rows
         return X, np.column_stack([np.sum(inputs * column, axis=1) for column in slopes.T])
 
@@ -193,6 +205,8 @@ class FillsGaps(VariationalRegressor):
                     return count(X, y, sample_weight, variance, begins=begins)
                 # those of weight zero may lack entries of which these rows know nothing
                 X, y, sample_weight, variance = rows
+        if self._gap_noise is not None and not learns:
+            self._gap_noise = self._gap_noise.admit(X, self._predict_mean)
         X, variance = self._fill(X, variance)
         return count(X, y, sample_weight, variance, begins=begins)
 

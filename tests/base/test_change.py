@@ -391,6 +391,19 @@ def test_rows_without_any_target_are_no_evidence(step, begun, rng):
     assert BEFORE - 40 <= (begun[-1] - 40) // 8 < BEFORE - 40 + 4
 
 
+def test_calls_that_are_kept_are_copies(rng):
+    """Whoever calls may write to the arrays of the call before."""
+    X, y = make_data(rng, 1)
+    Y = np.column_stack([y, -y])
+    model = make_model(learn_hyperparameters=False, forgetting=0.99).fit(X[:40], Y[:40])
+    new = X[40:42].copy(), Y[40:42] + 1.0
+    for rows, targets in (new, (new[0], np.full((2, 2), np.nan))):
+        model.partial_fit(rows, targets)
+        kept = model._doubted[-1].data
+        assert not np.shares_memory(kept[0], rows) and not np.shares_memory(kept[1], targets)
+    assert len(model._doubted) == 2
+
+
 @pytest.mark.parametrize("error", [None, NotPositiveDefiniteError("no factor")])
 def test_a_second_stream_that_cannot_begin_does_not_stop_the_first(error, monkeypatch, rng):
     """An output is not observed after the change, or what begins cannot be computed with."""

@@ -261,9 +261,23 @@ def test_later_rows_of_a_stream_are_filled_by_what_is_known(model, rng, monkeypa
     new, own = fill(stream, X[60:], slopes)
     assert np.isnan(X[60:, 1]).any() and slopes[1] > 0.0
     stream.partial_fit(X[60:], y[60:])
-    assert stream._gap_noise is noise and stream._gap_rows is None
+    assert stream._gap_rows is None
+    assert_array_equal(stream._gap_noise.slopes[:, 0], slopes)  # as they were then
+    assert stream._gap_noise.gaps.gaussian is noise.gaps.gaussian
     plain.partial_fit(new, y[60:], y_var=own)
     assert_allclose(stream.predict(filled, True), plain.predict(filled, True), rtol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["SVBSSGP", "VBPIC", "VBKS"])
+def test_rows_that_bring_the_first_gap_late_are_left_out(name, rng, monkeypatch):
+    """The noise that they were learned with is found again."""
+    monkeypatch.setattr(_gap_noise, "_KEPT_ROWS", 59)
+    X, y = make_data(80, rng)
+    X[:60] = np.where(np.isnan(X[:60]), 0.5, X[:60])
+    given = {"gamma": 0} if name == "SVBSSGP" else {}
+    stream = clone(MODELS[name]).set_params(**given).fit(X[:60], y[:60])
+    stream.partial_fit(X[60:], y[60:])
+    assert np.isfinite(stream.loo_predict(X, y)).all()
 
 
 @refitted
