@@ -254,7 +254,11 @@ class DecoupledLearner(RegressionLearner):
         start = replace(state, summary=summary, n_rows=state.n_rows + y.n_rows, replay=replay)
         if state.settled:
             start = replace(start, adam=AdamState.zeros(len(start.adam.first)), settled=False)
-        ascent, order = self._ascent(rng, self.learning_rate), draw_order(len(X), rng)
+        visits = min(min(_VISITS, self.max_iter or _VISITS) * len(y), _VISITED_ROWS)
+        n_known = len(replay.targets) if replay.capacity > 0 else len(y)
+        size = min(self.batch_size, n_known)
+        share = 1.0 if state.settled else min(1.0, visits / size)  # of a step, where rows are few
+        ascent, order = self._ascent(rng, share * self.learning_rate), draw_order(len(X), rng)
         if replay.capacity > 0:
             ascent, start = self._meet(ascent, start, state, X, y, order, rng)
             X_known, y_known, n_rows, total = replay.X, replay.targets, replay.n_seen, summary.n
@@ -264,10 +268,8 @@ class DecoupledLearner(RegressionLearner):
             ascent, start = ascent.after(start, points, state.n_telling)
             X_known, y_known, n_rows, total = X, y, len(y), scale.n
             before = state.lower_bounds[-1]
-        size = min(self.batch_size, len(y_known))
-        visits = min(_VISITS, self.max_iter or _VISITS) * len(y)
         least = _FIRST_STEPS if state.settled else 1
-        n_steps = max(least, round(min(visits, _VISITED_ROWS) / size))
+        n_steps = max(least, round(visits / size))
         no_points = np.empty((0, X.shape[1]))
 
         def draw_batches() -> Iterator[Batch]:

@@ -12,7 +12,7 @@ from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Evaluation
 from skvbgp.decoupled._coupled import keep_points
 from skvbgp.decoupled._direct import keep_points as keep_direct
-from skvbgp.decoupled._learner import _scale
+from skvbgp.decoupled._learner import DecoupledLearner, _scale
 from skvbgp.decoupled._likelihoods import StudentT
 from skvbgp.decoupled._training import Batch
 from tests.decoupled.cases import small
@@ -235,3 +235,22 @@ def test_points_stay_where_nothing_is_learned():
     model.partial_fit(X + 2.0, f)
     assert_allclose(model.cov_basis_, points)
     assert_allclose(model.noise_variance_, noise * np.var(np.tile(f, 2)) / np.var(f))
+
+
+@pytest.mark.parametrize(("n", "share"), [(1, 0.125), (4, 0.5), (40, 1.0)])
+def test_rows_that_pay_for_less_than_a_step_take_a_shorter_one(n, share, rng, monkeypatch):
+    """A row visits others so many times, whatever the size of a batch."""
+    monkeypatch.setattr("skvbgp.decoupled._learner._VISITS", 5)
+    X = rng.uniform(-2.0, 2.0, (140, D))
+    model = small(DecoupledGPRegressor, batch_size=40, learning_rate=0.02, max_iter=5).fit(
+        X[:100], X[:100, 0]
+    )
+    rates, ascent = [], DecoupledLearner._ascent
+
+    def watch(learner, rng, learning_rate):
+        rates.append(learning_rate)
+        return ascent(learner, rng, learning_rate)
+
+    monkeypatch.setattr(DecoupledLearner, "_ascent", watch)
+    model.partial_fit(X[100 : 100 + n], X[100 : 100 + n, 0])
+    assert_allclose(rates, [0.02 * share])
