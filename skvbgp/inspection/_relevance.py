@@ -113,10 +113,11 @@ class RelevanceDisplay:
             label = "Inverse length scale"
             if X is not None:
                 X = X if before is None else before.transform(X)
-                X = X.toarray() if issparse(X) else np.asarray(X)
-                if X.shape[1:] != mean.shape:
-                    raise ValueError(f"X has shape {X.shape}, but there are {len(mean)} inputs.")
-                spread = np.std(X, axis=0)
+                if np.shape(X)[1:] != mean.shape:
+                    raise ValueError(
+                        f"X has shape {np.shape(X)}, but there are {len(mean)} inputs."
+                    )
+                spread = _measure_spread(model, X)
                 mean, std = mean * spread, std * spread
                 label += " × spread of the input"
         if feature_names is None:
@@ -154,6 +155,14 @@ class RelevanceDisplay:
         ax.invert_yaxis()
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+
+def _measure_spread(model: Any, X: Any) -> Any:
+    """Standard deviations (n_features,) of the inputs, of categories between their codes."""
+    if model._categories is None:
+        return np.nanstd(X.toarray() if issparse(X) else np.asarray(X, dtype=np.float64), axis=0)
+    variance = np.nanvar(model._categories.encode(X), axis=0)
+    return np.sqrt(np.bincount(model._owners, variance))
 
 
 def _find_names(model: Any, before: Pipeline | None) -> Any:

@@ -166,7 +166,7 @@ class SpectrumPosterior:
             return FunctionDraws(*frames, self, draw_paths(draws, n, self._mixture.hyper, rng))
         rows = self._find_rows("sample_function")
         draws, n_draws = self._mixture.draws, 1
-        if n > 1:
+        if n > 1 and len(draws) > 1:
             n_draws = count_draws(n, len(draws), self._measure_between(rows))
         draws = [draws[k] for k in rng.permutation(len(draws))[:n_draws]]
         paths = draw_paths(draws, n, self._mixture.hyper, rng)

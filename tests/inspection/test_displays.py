@@ -245,6 +245,25 @@ def test_importances_are_drawn_with_what_is_uncertain_in_them(data):
     assert "Share in the variation" in display.ax_.get_xlabel()
 
 
+def test_relevance_in_units_of_the_spread_with_gaps_and_categories(rng):
+    X = rng.uniform(-3.0, 3.0, (60, 2))
+    y = np.sin(X[:, 0])
+    G = X.copy()
+    G[::9] = np.nan
+    model = VBDTCRegressor(10, max_iter=2, random_state=0).fit(G, y)
+    display = RelevanceDisplay.from_estimator(model, G, max_features=None)
+    expected = model.inverse_length_scale_mean_ * np.nanstd(G, axis=0)
+    assert_allclose(np.sort(display.mean), np.sort(expected))
+    kinds = np.where(X[:, :1] > 0.0, "u", "v")
+    C = np.hstack([X.astype(object), kinds])
+    model = VBDTCRegressor(10, max_iter=2, categorical_features=[2], random_state=0).fit(C, y)
+    display = RelevanceDisplay.from_estimator(model, C, feature_names=["a", "b", "c"])
+    expected = model.inverse_length_scale_mean_[:2] * X.std(axis=0)
+    found = dict(zip(display.feature_names, display.mean, strict=True))
+    assert_allclose([found["a"], found["b"]], expected)
+    assert 0.0 < found["c"] < 2.0 * model.inverse_length_scale_mean_[2]
+
+
 def test_names_of_the_inputs(model, data):
     frame = pd.DataFrame(data[0], columns=["a", "b", "c"])
     fitted = quick().fit(frame, data[1])
