@@ -26,7 +26,7 @@ from skvbgp.gp._rows import Rows, average_weights
 from skvbgp.gp._sample import Judges, PlacesSample, Sample, join_samples
 from skvbgp.gp._search import Found, Search
 from skvbgp.gp._search_few import FewRowsSearch
-from skvbgp.gp._search_many import ManyRowsSearch
+from skvbgp.gp._search_many import MOST_WITH_ALL, ManyRowsSearch
 from skvbgp.gp._spread import SpreadRows, SpreadSample, settle
 from skvbgp.gp._state import Frames, State, keep_warp
 from skvbgp.gp._sum import FirstPart, choose_inducing, is_tried, learn_first_part, train_sum
@@ -41,8 +41,6 @@ from skvbgp.kernels._compose import leaves
 _COUNTS = (64, 128, 256, 400)
 #: How far a warp may be behind in the density of rows that are left out, if ranks are for it.
 _LARGEST_LAG = 0.1
-#: Most rows that processes of few rows predict from, all of them.
-_MOST_ROWS = 3_000
 
 
 @dataclass(frozen=True)
@@ -444,10 +442,10 @@ class GPLearner(RegressionLearner):
         n = len(replace(state, rows=rows).known)
         if n <= state.k:
             return state.k
-        # a stream that forgets learns later: processes of few rows go on with all
+        # where hyperparameters are not learned at once, processes of few rows go on with all
         is_few = len(self.counts) > 1 and all(p.is_uniform for p in state.mixture.processes)
         learns_later = self.keeps(state) or (self.forgetting.is_used and self.learn_hyperparameters)
-        if learns_later and is_few and n <= _MOST_ROWS:
+        if learns_later and is_few and n <= MOST_WITH_ALL:
             return n
         return min(state.k, self.few)
 

@@ -75,7 +75,7 @@ class Mixture:
         """The same with the noise of the outputs (n,) that rows are of."""
         if not self.noises:
             return parts
-        mean, noise = np.sum(self.weigh(parts.evidence) * parts.mean, axis=1), parts.noise.copy()
+        mean, noise = self._average(parts), parts.noise.copy()
         for j, own in enumerate(self.noises):
             mine = output == j
             noise[mine] += own.extra
@@ -87,8 +87,11 @@ class Mixture:
         """What known variances (n, 1) are before the factor that all noise is multiplied by."""
         if self.noise_level is None:
             return variance
-        mean = np.sum(self.weigh(parts.evidence) * parts.mean, axis=1)
-        return variance / self.noise_level.factor(mean)[:, None]
+        return variance / self.noise_level.factor(self._average(parts))[:, None]
+
+    def _average(self, parts: LocalMoments) -> Array:
+        """The mixture's mean (n,)."""
+        return np.asarray(np.sum(self.weigh(parts.evidence) * parts.mean, axis=1))
 
     def components(self, parts: LocalMoments, *, include_noise: bool) -> tuple[Array, Array, Array]:
         """Means, variances and weights (n, C) of a mixture with the moments of `mix`."""

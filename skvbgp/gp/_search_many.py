@@ -45,9 +45,11 @@ _LEAST_COUNT_RISE = 0.01
 #: Of more rows, the mixture is learned anew from so many that are left out, each as often as it has
 #: neighbours, and from no fewer than those that judge trials.
 _MANY, _NEIGHBOURS_OF_ALL = 3_000, 256_000
+#: Most rows that may all predict: the time of predictions is cubic in them.
+MOST_WITH_ALL = 3_000
 #: Up to so many rows, all are one of the numbers of neighbours that compete, for so many processes:
 #: the time of each is cubic in the rows.
-_TRIED_WITH_ALL = ((2_000, 12), (3_000, 6))
+_TRIED_WITH_ALL = ((2_000, 12), (MOST_WITH_ALL, 6))
 #: Kernels with one length scale, and lines, are trained on at most so many groups of so many random
 #: rows.
 _FAR_GROUPS, _FAR_ROWS = 3, 400

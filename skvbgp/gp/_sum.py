@@ -90,17 +90,15 @@ class FirstPart(NamedTuple):
 
 
 def learn_first_part(learner: GPLearner, start: Start) -> FirstPart:
-    """It does not depend on how inputs are warped."""
+    """That of the rows that do not judge; it does not depend on how inputs are warped."""
     rows, wanted = start.rows, start.n_inducing
     order = np.random.RandomState([start.seed, 1]).permutation(len(rows))
     held, others = np.split(order, [min(_HELD_OUT, int(_HELD_SHARE * len(rows)))])
     coordinates = frame_inputs(start.frames.inputs, learner.owners, standardised=True)
     kernel = dict(make_base_kernels(rows.X.shape[1]))[_KERNEL]
     process = start_process(kernel, gaussian=True, owners=learner.owners)
-    frame, m = (
-        (coordinates, start.frames.target),
-        _N_INDUCING if isinstance(wanted, str) else wanted,
-    )
+    m = _N_INDUCING if isinstance(wanted, str) else wanted
+    frame = coordinates, start.frames.target
     part = learn_part(process, *frame, rows, others, m, learner.tol)
     return FirstPart(part, order, held)
 

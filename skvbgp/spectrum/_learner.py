@@ -120,8 +120,8 @@ class SpectrumLearner(RegressionLearner):
             else:
                 R = draw_frequencies(self.n_frequencies, hyper.length_scale, rng)
         is_few = not isinstance(X, ShardedColumns) and len(y) < _RETRAINED_ROWS
-        known = deepcopy((X, y)) if is_few else None  # theirs may change
-        return Start(coordinates, target, hyper, R, y.n_rows, seed, known)
+        kept = deepcopy((X, y)) if is_few else None  # theirs may change
+        return Start(coordinates, target, hyper, R, y.n_rows, seed, kept)
 
     def train(self, state: Start, X: Array, y: Targets, end_pass: EndPass) -> State:
         n = len(y)
@@ -172,7 +172,7 @@ class SpectrumLearner(RegressionLearner):
                 n_iter=n_passes + len(bounds),
                 adam=adam,
                 bound_adam=reached.adam,
-                given=start.given,
+                kept_rows=start.kept_rows,
             )
 
         state = reach(
@@ -257,21 +257,21 @@ class SpectrumLearner(RegressionLearner):
 
     def rows_to_restart(self, state: State, X: Array, y: Targets) -> tuple[Array, Targets] | None:
         rows = state.rows
-        if state.given is None or not isinstance(rows, BlockedRows):
+        if state.kept_rows is None or not isinstance(rows, BlockedRows):
             return None
         if rows.n + len(y) < 2 * rows.n_first:
             return None
-        return merge_targets(*join_rows(state.given, (X, y)))
+        return merge_targets(*join_rows(state.kept_rows, (X, y)))
 
     def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         rows, sum_rows = self._add(state, X, y)
         rng = np.random.RandomState((state.seed + state.rows.n) % 2**32)
         moves = self._moves_by_bound
         q = add_rows(state.q, state.hyper.noise_variance, sum_rows, rng, moves_frequencies=moves)
-        given = state.given
-        if given is not None:
-            given = join_rows(given, (X, y)) if rows.n < _RETRAINED_ROWS else None
-        state = replace(state, q=q, rows=rows, given=given, n_seen=state.n_seen + y.n_rows)
+        kept = state.kept_rows
+        if kept is not None:
+            kept = join_rows(kept, (X, y)) if rows.n < _RETRAINED_ROWS else None
+        state = replace(state, q=q, rows=rows, kept_rows=kept, n_seen=state.n_seen + y.n_rows)
         if self.learn_hyperparameters:
             state = self._learn_on(state, len(y), rng)
         bound = estimate_bound(state.q, state.hyper, state.rows, rng, _UPDATE_BOUND_ROWS)

@@ -43,7 +43,7 @@ class Start:
     R: Array  # (m, d) frequencies
     n_seen: int  # rows of the user's
     seed: int  # root of every later random choice
-    given: tuple[Array, Targets] | None  # the rows as they were given, if they are few
+    kept_rows: tuple[Array, Targets] | None  # the rows as they were given, if they are few
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class State:
     adam: AdamState | None  # of the first phase
     bound_adam: AdamState | None  # of the second, with solver="adam"
     #: The rows as they were given, while a stream may begin again with them.
-    given: tuple[Array, Targets] | None = None
+    kept_rows: tuple[Array, Targets] | None = None
 
     @property
     def units(self) -> Array:

@@ -444,7 +444,7 @@ def test_a_stream_that_forgets_predicts_from_all_rows_until_it_learns_again(monk
     model = small(RBF(), forgetting=100).fit(X[:36], y[:36]).partial_fit(X[36:], y[36:])
     assert model._state.n_seen_trained == 36
     assert model.n_neighbors_ == 50 and model._state.posterior.is_exact
-    monkeypatch.setattr("skvbgp.gp._learner._MOST_ROWS", 45)
+    monkeypatch.setattr("skvbgp.gp._learner.MOST_WITH_ALL", 45)
     model = small(RBF(), forgetting=100).fit(X[:36], y[:36]).partial_fit(X[36:], y[36:])
     assert model.n_neighbors_ == 40
 

@@ -62,7 +62,7 @@ def test_rows_of_a_stream_that_has_begun_again():
     model.partial_fit(X + 0.01, y)
     places, targets = np.vstack([X, X + 0.01]), np.append(y, y)
     weight = np.where(np.arange(120) < 2, 2.0, 1.0)
-    assert len(model._state.given[1]) == 120 and model.n_samples_seen_ == 122
+    assert len(model._state.kept_rows[1]) == 120 and model.n_samples_seen_ == 122
     mean, _ = model.loo_predict(places, targets, sample_weight=weight)
     expected = small().fit(places, targets, weight)
     assert_allclose(mean, expected.loo_predict(places, targets, sample_weight=weight)[0], rtol=1e-6)
