@@ -25,7 +25,7 @@ from skvbgp.gp._class_search_many import ManyPlacesSearch
 from skvbgp.gp._class_shares import Found
 from skvbgp.gp._class_starts import make_class_kernels, start_class_process
 from skvbgp.gp._forgetting import Forgetting
-from skvbgp.gp._near import RowsState
+from skvbgp.gp._near import RowsState, employ
 from skvbgp.gp._rows import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._votes import Labelled, Votes, find_log_frequencies, merge_places
 from skvbgp.gp._warp import Warp, WarpedCoordinates, describe_warp
@@ -290,6 +290,10 @@ class ClassGPLearner(Learner):
         return updated
 
     # -- what it says ----------------------------------------------------------------------------
+
+    def posterior(self, state: ClassState) -> ClassPosterior:
+        posterior: ClassPosterior = employ(state.posterior, self.n_jobs)
+        return posterior
 
     def attributes(self, state: ClassState) -> dict[str, Any]:
         listed, coordinates = state.found.list_kernels(), state.coordinates

@@ -31,6 +31,7 @@ from skvbgp.base import (
 )
 from skvbgp.gp._belief import judge_state, rank_values
 from skvbgp.gp._learner import GPLearner
+from skvbgp.gp._near import employ
 from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Chunk, Rows
 from skvbgp.gp._state import State
@@ -293,6 +294,12 @@ class GPJointLearner(JointLearner):
         return tuple(followed)
 
     # -- what it says ------------------------------------------------------------------------------
+
+    def posterior(self, state: JointState) -> JointPosterior:
+        for one in (state.model, *state.apart):
+            if one is not None:
+                employ(one.posterior, self.single.n_jobs)
+        return state.posterior
 
     def attributes(self, state: JointState) -> dict[str, Any]:
         """Those of the model of all, and what there is for each output as an array."""

@@ -19,6 +19,8 @@ from skvbgp.gp._cell_choice import try_cells
 from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels
 from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._mixture import Mixture
+from skvbgp.gp._near import employ
+from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._restart import doubt, is_restart_due
 from skvbgp.gp._row_noise import RowNoise, discount_copies
@@ -450,6 +452,10 @@ class GPLearner(RegressionLearner):
         return min(state.k, self.few)
 
     # -- what it says ------------------------------------------------------------------------------
+
+    def posterior(self, state: State) -> NeighbourPosterior:
+        posterior: NeighbourPosterior = employ(state.posterior, self.n_jobs)
+        return posterior
 
     def attributes(self, state: State) -> dict[str, Any]:
         target = state.frames.target

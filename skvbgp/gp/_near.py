@@ -32,6 +32,12 @@ class RowsState(PickledByFields):
         return state
 
 
+def employ(posterior: Any, n_jobs: int | None) -> Any:
+    """The posterior, which predicts with so many workers from now on: what it says is the same."""
+    vars(posterior)["n_jobs"] = n_jobs
+    return posterior
+
+
 class NearRows(PickledByFields):
     """Base of frozen dataclasses that predict every place from the k nearest rows."""
 
