@@ -21,6 +21,8 @@ from skvbgp.kernel_selection._targets import PlainTarget
 
 #: Draws of theta from q(theta).
 N_THETA_DRAWS = 16
+#: Most kernels that a warning names.
+_NAMES_TOLD = 3
 
 
 class LocalFit(NamedTuple):
@@ -143,10 +145,22 @@ class State:
         )
 
     def warn_of_failures(self) -> None:
+        """Once for each reason: a callback that stops may leave a hundred kernels."""
+        for reason, names in self._failures().items():
+            told = ", ".join(map(repr, names[:_NAMES_TOLD]))
+            if len(names) > _NAMES_TOLD:
+                told += f" and {len(names) - _NAMES_TOLD} more"
+            subject, verb = ("Kernel", "gets") if len(names) == 1 else ("Kernels", "get")
+            warnings.warn(
+                f"{subject} {told} could not be fitted and {verb} no belief. {reason}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+    def _failures(self) -> dict[str, list[str]]:
+        """Names of the kernels that failed, by reason."""
+        failures: dict[str, list[str]] = {}
         for (name, *_), fit in zip(self.candidates, self.fits, strict=True):
             if fit.failure:
-                warnings.warn(
-                    f"Kernel {name!r} could not be fitted and gets no belief. {fit.failure}",
-                    RuntimeWarning,
-                    stacklevel=3,
-                )
+                failures.setdefault(fit.failure, []).append(name)
+        return failures

@@ -163,6 +163,16 @@ class FailingKernel(RBF):
         raise FloatingPointError("overflow in a user's kernel")
 
 
+def test_one_warning_tells_of_all_kernels_that_were_not_reached():
+    X, y = make_series(40)
+    kernels = [(f"k{i}", RBF(1.0 + i)) for i in range(6)]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        small(kernels=kernels).set_callbacks(Recorder(stop_after=1)).fit(X, y)
+    (told,) = (str(one.message) for one in caught)
+    assert told.startswith("Kernels 'k1', 'k2', 'k3' and 2 more could not be fitted and get no")
+
+
 def test_a_failing_kernel_gets_no_belief_and_a_warning_that_names_it():
     X, y = make_series()
     kernels = [("good", RBF()), ("bad", FailingKernel())]
