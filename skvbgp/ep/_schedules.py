@@ -91,7 +91,7 @@ class Schedule:
         """
         n, noise, sites = len(t), prior.noise, posterior.sites
         counts = np.ones(n) if posterior.weight is None else posterior.weight
-        q = FactoredPosterior(prior.A, np.zeros(n), posterior.total)
+        q = FactoredPosterior(prior.A, posterior.total)
         tau, nu = sites.tau.copy(), sites.nu.copy()
         for i in range(n):
             mean, variance = q.marginal(i)
@@ -106,41 +106,31 @@ class Schedule:
 
 
 class FactoredPosterior:
-    """Posterior of f that follows its sites; unlike the package's values it is modified.
+    """Posterior of g = A v that follows its sites; unlike the package's values it is modified."""
 
-    Its prior is f = A v + e, with features A (n, m) and variances (n,) of the noise e.
-    """
-
-    def __init__(self, A: Array, noise: Array, sites: Sites) -> None:
+    def __init__(self, A: Array, sites: Sites) -> None:
+        q = SitePosterior(A, sites)
+        self.A = A  # (n, m)
         self.tau, self.nu = sites.tau.copy(), sites.nu.copy()
-        rest = 1.0 / (1.0 + noise * sites.tau)
-        q = SitePosterior(A, sites.with_noise(noise))
-        self.Psi = rest[:, None] * A  # (n, m)
-        self.lambda_ = rest * noise  # (n,)
-        self.omega = rest * noise * sites.nu  # (n,)
         self.gamma = q.mean  # (m,)
         self.R = q.factor_inv  # (m, m)
 
     def marginal(self, i: int) -> tuple[float, float]:
-        """Mean and variance of f_i."""
-        w = self.R @ self.Psi[i]
-        return float(self.omega[i] + self.Psi[i] @ self.gamma), float(w @ w + self.lambda_[i])
+        """Mean and variance of g_i."""
+        w = self.R @ self.A[i]
+        return float(self.A[i] @ self.gamma), float(w @ w)
 
     def update(self, i: int, tau: float, nu: float) -> None:
-        """Give site i other natural parameters, (S.26) to (S.32)."""
+        """Give site i other natural parameters, (S.12) to (S.16)."""
         d_tau, d_nu = tau - self.tau[i], nu - self.nu[i]
-        w = self.R @ self.Psi[i]  # (m,)
+        w = self.R @ self.A[i]  # (m,)
         mean, variance = self.marginal(i)
-        rest = 1.0 + d_tau * self.lambda_[i]
 
         # R' (I - delta w w') R = R_new' R_new: the factor keeps its size, not its triangle,
         # with the symmetric root I - kappa w w' instead of a loop over columns
         delta = d_tau / (1.0 + d_tau * variance)
-        kappa = delta / (1.0 + np.sqrt(1.0 - delta * (w @ w)))
+        kappa = delta / (1.0 + np.sqrt(1.0 - delta * variance))
         self.R -= np.outer(kappa * w, w @ self.R)
 
-        self.omega[i] += (d_nu - d_tau * self.omega[i]) * self.lambda_[i] / rest
-        self.lambda_[i] /= rest
-        self.Psi[i] /= rest
-        self.gamma += (d_nu - d_tau * mean) * (self.R.T @ (self.R @ self.Psi[i]))
+        self.gamma += (d_nu - d_tau * mean) * (self.R.T @ (self.R @ self.A[i]))
         self.tau[i], self.nu[i] = tau, nu

@@ -53,11 +53,6 @@ class Sites:
         """Sites of more rows."""
         return Sites(np.append(self.tau, other.tau), np.append(self.nu, other.nu))
 
-    def with_noise(self, noise: Array) -> Sites:
-        """Sites of g, from those of f = g + e with the variance of e."""
-        rest = 1.0 + noise * self.tau
-        return Sites(self.tau / rest, self.nu / rest)
-
     def without_noise(self, noise: Array) -> Sites:
         """Sites of f, from those of g."""
         rest = 1.0 - noise * self.tau
