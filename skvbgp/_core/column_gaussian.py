@@ -2,13 +2,17 @@ r"""A joint Gaussian of the columns, which turns missing entries into Gaussian i
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skvbgp._core.linalg import Array
-from skvbgp._core.order import cut
+from skvbgp._core.linalg import Array, exact_cholesky, tril_inverse
+from skvbgp._core.order import Index, cut
+from skvbgp._core.pickling import PickledByFields
 
 #: Imagined rows for each column.
 _IMAGINED = 1.0 / 6.0
@@ -19,16 +23,31 @@ _TOL = 1e-4
 _TILE = 2**20
 
 
-@dataclass(frozen=True)
-class ColumnGaussian:
-    """x ~ N(mean, covariance), for columns of about zero mean and unit variance."""
+class _Conditional(NamedTuple):
+    """What k rows that miss m entries each may have there."""
+
+    rows: Index  # (k,)
+    columns: Index  # (k, m)
+    mean: Array  # (k, m)
+    covariance: Array  # (k, m, m)
+
+
+class ColumnGaussian(ABC, PickledByFields):
+    """x ~ N(mean, C), for columns of about zero mean and unit variance, with C^-1 = P."""
 
     mean: Array  # (d,)
-    covariance: Array  # (d, d)
 
-    @classmethod
+    @abstractmethod
+    def _pull(self, deviation: Array) -> Array:
+        """Deviations (n, 1, d) times P."""
+
+    @abstractmethod
+    def _take_precision(self, columns: Index) -> Array:
+        """The entries (p, m, m) of P for columns (p, m)."""
+
+    @staticmethod
     def fit(
-        cls, X: Array, n_imagined: float | None = None, weight: Array | None = None
+        X: Array, n_imagined: float | None = None, weight: Array | None = None
     ) -> ColumnGaussian:
         """EM from rows (n, d) whose missing entries are NaN, with a little shrinkage.
 
@@ -39,76 +58,147 @@ class ColumnGaussian:
         definite for any data.
         """
         d = X.shape[1]
-        n = len(X) if weight is None else float(np.sum(weight))
         n_imagined = max(1.0, _IMAGINED * d) if n_imagined is None else n_imagined
-        prior = n_imagined * np.eye(d)
-        gaussian = cls(np.zeros(d), np.eye(d))
-        for _ in range(_MAX_ITER if np.isnan(X).any() else 1):
-            filled, spread = X, np.zeros((d, d))
-            if np.isnan(X).any():
-                filled, spread = gaussian._complete(X, weight)
-            mean = np.average(filled, axis=0, weights=weight)
-            centred = filled - mean
-            if weight is not None:
-                centred *= np.sqrt(weight)[:, None]
-            covariance = (centred.T @ centred + spread + prior) / (n + n_imagined)
-            change = np.max(np.abs(covariance - gaussian.covariance))
-            gaussian = cls(mean, covariance)
-            if change < _TOL:
-                break
-        return gaussian
+        if np.isnan(X).any():
+            return _climb(X, n_imagined, weight)
+        if len(X) < d:
+            return WideGaussian.of(X, n_imagined, weight)
+        return DenseGaussian.of(X, 0.0, n_imagined, weight)
 
-    def condition(self, X: Array) -> tuple[Array, Array]:
-        """Means and covariances, (n, d) and (n, d, d), of rows given their entries that are seen.
+    def incomplete(self, X: Array) -> tuple[Index, Array, Array]:
+        """Indices (u,) of the rows with missing entries, their means and covariances (u, d, d).
 
         An entry that is seen has its own value and no variance.
         """
-        missing = np.isnan(X)
-        patterns, which = np.unique(missing, axis=0, return_inverse=True)
-        which = which.ravel()
-        seen = ~patterns
-        pairs = seen[:, :, None] & seen[:, None, :]  # (patterns, d, d)
-        padded = np.where(pairs, self.covariance, 0.0)
-        padded[patterns[:, :, None] & np.eye(X.shape[1], dtype=bool)] = 1.0
-        inverse = np.linalg.inv(padded) * pairs  # of the block that is seen, 0 elsewhere
-        weights = self.covariance @ inverse
-        both = patterns[:, :, None] & patterns[:, None, :]
-        covariance = (self.covariance - weights @ self.covariance) * both
-        deviation = np.where(missing, 0.0, X - self.mean)
-        guess = np.einsum("njk,nk->nj", weights[which], deviation)
-        return np.where(missing, self.mean + guess, X), covariance[which]
-
-    def incomplete(self, X: Array) -> tuple[NDArray[np.intp], Array, Array]:
-        """Indices (u,) of the rows with missing entries, their means and covariances."""
-        d = X.shape[1]
-        tiles = _cut_incomplete(X)
-        parts = [self.condition(X[rows]) for rows in tiles]
-        return (
-            np.concatenate([np.empty(0, dtype=int), *tiles]),
-            np.concatenate([np.empty((0, d)), *(mean for mean, _ in parts)]),
-            np.concatenate([np.empty((0, d, d)), *(covariance for _, covariance in parts)]),
-        )
+        rows, d = np.flatnonzero(np.isnan(X).any(axis=1)), X.shape[1]
+        mean, covariance = X[rows].copy(), np.zeros((len(rows), d, d))
+        for part in self._condition(X[rows]):
+            i, columns = part.rows[:, None], part.columns
+            mean[i, columns] = part.mean
+            covariance[i[:, :, None], columns[:, :, None], columns[:, None, :]] = part.covariance
+        return rows, mean, covariance
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Means and variances, each (n, d), of rows given their entries that are seen."""
         mean, variance = X.copy(), np.zeros_like(X)
-        for rows in _cut_incomplete(X):
-            mean[rows], covariance = self.condition(X[rows])
-            variance[rows] = np.einsum("njj->nj", covariance)
+        for part in self._condition(X):
+            places = part.rows[:, None], part.columns
+            mean[places] = part.mean
+            variance[places] = np.einsum("kmm->km", part.covariance)
         return mean, np.maximum(variance, 0.0)
 
-    def _complete(self, X: Array, weight: Array | None) -> tuple[Array, Array]:
+    def _condition(self, X: Array) -> Iterator[_Conditional]:
+        """Missing entries of rows (n, d) given those that are seen, of some rows at a time.
+
+        With the precision P they have the covariance P_mm^-1, and the mean follows what P_ms pulls.
+        """
+        for tile in _cut_incomplete(X):
+            missing = np.isnan(X[tile])
+            deviation = np.where(missing, 0.0, X[tile] - self.mean)
+            # row by row: those of one product would depend on the other rows
+            pull = self._pull(deviation[:, None])[:, 0]
+            counts = missing.sum(axis=1)
+            for m in np.unique(counts):
+                rows = np.flatnonzero(counts == m)
+                columns = np.nonzero(missing[rows])[1].reshape(-1, m)
+                patterns, which = np.unique(columns, axis=0, return_inverse=True)
+                covariance = np.asarray(np.linalg.inv(self._take_precision(patterns)))[
+                    which.ravel()
+                ]
+                change = covariance @ np.take_along_axis(pull[rows], columns, 1)[:, :, None]
+                yield _Conditional(
+                    tile[rows], columns, self.mean[columns] - change[:, :, 0], covariance
+                )
+
+
+@dataclass(frozen=True)
+class DenseGaussian(ColumnGaussian):
+    """That of a covariance as it is."""
+
+    mean: Array
+    covariance: Array  # C, (d, d)
+
+    @classmethod
+    def of(cls, X: Array, spread: Array | float, n_imagined: float, weight: Array | None) -> Self:
+        """From rows without gaps, and sums of variances that there are besides."""
+        mean, centred, total = _centre(X, n_imagined, weight)
+        covariance = (centred.T @ centred + spread) / total
+        covariance.flat[:: len(mean) + 1] += n_imagined / total
+        return cls(mean, covariance)
+
+    @cached_property
+    def _precision(self) -> Array:
+        return np.asarray(np.linalg.inv(self.covariance))
+
+    def _pull(self, deviation: Array) -> Array:
+        return deviation @ self._precision
+
+    def _take_precision(self, columns: Index) -> Array:
+        return self._precision[columns[:, :, None], columns[:, None, :]]
+
+    def complete(self, X: Array, weight: Array | None) -> tuple[Array, Array]:
         """Rows with conditional means, and the weighted sum of their conditional covariances."""
-        mean, total = X.copy(), np.zeros_like(self.covariance)
-        for rows in _cut_incomplete(X):
-            mean[rows], covariance = self.condition(X[rows])
+        mean, d = X.copy(), X.shape[1]
+        total = np.zeros(d * d)
+        for part in self._condition(X):
+            mean[part.rows[:, None], part.columns] = part.mean
+            covariance = part.covariance
             if weight is not None:
-                covariance = covariance * weight[rows, None, None]
-            total += covariance.sum(axis=0)
-        return mean, total
+                covariance = covariance * weight[part.rows, None, None]
+            pairs = part.columns[:, :, None] * d + part.columns[:, None, :]
+            total += np.bincount(pairs.ravel(), covariance.ravel(), d * d)
+        return mean, total.reshape(d, d)
 
 
-def _cut_incomplete(X: Array) -> list[NDArray[np.intp]]:
+@dataclass(frozen=True)
+class WideGaussian(ColumnGaussian):
+    """That of more columns than rows, in whose number its matrices are: P = (I - B'B) / c."""
+
+    mean: Array
+    factor: Array  # B, (n, d)
+    share: float  # c, the variance that imagined rows alone give
+
+    @classmethod
+    def of(cls, X: Array, n_imagined: float, weight: Array | None) -> Self:
+        """From rows without gaps: C = c I + G'G, and B is L^-1 G of LL' = c I + G G'."""
+        mean, centred, total = _centre(X, n_imagined, weight)
+        share = n_imagined / total
+        G = centred / np.sqrt(total)
+        inner = G @ G.T
+        inner.flat[:: len(G) + 1] += share
+        return cls(mean, tril_inverse(exact_cholesky(inner)) @ G, share)
+
+    def _pull(self, deviation: Array) -> Array:
+        return (deviation - deviation @ self.factor.T @ self.factor) / self.share
+
+    def _take_precision(self, columns: Index) -> Array:
+        B = self.factor.T[columns]  # (p, m, n)
+        return (np.eye(columns.shape[1]) - B @ B.transpose(0, 2, 1)) / self.share
+
+
+def _climb(X: Array, n_imagined: float, weight: Array | None) -> DenseGaussian:
+    """EM, from independent columns."""
+    d = X.shape[1]
+    gaussian = DenseGaussian(np.zeros(d), np.eye(d))
+    for _ in range(_MAX_ITER):
+        before = gaussian.covariance
+        gaussian = DenseGaussian.of(*gaussian.complete(X, weight), n_imagined, weight)
+        if np.max(np.abs(gaussian.covariance - before)) < _TOL:
+            break
+    return gaussian
+
+
+def _centre(X: Array, n_imagined: float, weight: Array | None) -> tuple[Array, Array, float]:
+    """Mean of the rows, what they differ by, weighted, and their number with the imagined ones."""
+    mean = np.average(X, axis=0, weights=weight)
+    centred = X - mean
+    if weight is None:
+        return mean, centred, len(X) + n_imagined
+    centred *= np.sqrt(weight)[:, None]
+    return mean, centred, float(np.sum(weight)) + n_imagined
+
+
+def _cut_incomplete(X: Array) -> list[Index]:
     """Indices of the rows with missing entries, in tiles."""
     rows = np.flatnonzero(np.isnan(X).any(axis=1))
     return [rows[some] for some in cut(len(rows), max(1, _TILE // X.shape[1] ** 2))]
