@@ -30,6 +30,7 @@ from skvbgp.base._labels import ReadsLabels
 from skvbgp.base._learner import Learner
 from skvbgp.base._outputs import OutputsLearner
 from skvbgp.base._rows import ReadsRows
+from skvbgp.base._start import START_ROWS
 from skvbgp.base._validation import reading
 from skvbgp.kernels._params import change_kernel, group_params, list_params, name_entries
 
@@ -87,6 +88,7 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
     _prepare: Callable[..., tuple[Any, Any]]
     _state: Any
     random_state: Any  # a constructor parameter of every estimator
+    n_samples_seen_: int
 
     @classmethod
     @cache
@@ -168,7 +170,10 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
             with reading(X):
                 inputs, targets = self._prepare(X, y, reset=first, **metadata)
             if first or self._learns_anew(inputs, targets):
-                return self._train_anew(X, y, inputs, targets, self._find_before(targets))
+                # of few rows, nothing is kept: not even the units and the inducing inputs
+                goes_on = not first and self.n_samples_seen_ >= START_ROWS
+                before = self._find_before(targets) if goes_on else None
+                return self._train_anew(X, y, inputs, targets, before)
             learner, state = self._full_learner(), self._state
             everything = learner.rows_to_restart(state, inputs, targets)
             if everything is not None:

@@ -99,12 +99,12 @@ class EPLearner(Learner):
     def start(
         self, X: Inputs, y: Labels, rng: np.random.RandomState, before: State | None
     ) -> Start:
-        seed = int(rng.randint(np.iinfo(np.int32).max))
+        seed, weight = int(rng.randint(np.iinfo(np.int32).max)), self._weigh(y)
         if before is not None:
             p = before.start.parameters
             refinement = Refinement.start(self.refine, p.columns.find_missing(X), p.refinement)
-            return replace(before.start, parameters=replace(p, refinement=refinement), seed=seed)
-        weight = self._weigh(y)
+            start = replace(before.start, parameters=replace(p, refinement=refinement), seed=seed)
+            return self._grow(start, X, weight)
         columns = InputModel.of(X.mean, weight, self.owners)
         refinement = Refinement.start(self.refine, columns.find_missing(X))
         hyperprior = None

@@ -216,9 +216,18 @@ def test_forgetting_has_to_be_known_before_rows_are(estimator):
 def test_a_warm_start_goes_on_from_the_call_before(estimator):
     X, y = make_data(N)
     settings = {"forgetting": WINDOW, "warm_start": True}
-    model = stream(clone(estimator).set_params(**settings), [30, 54], X, y)
-    expected = clone(estimator).set_params(warm_start=True).fit(X[5:30], y[5:30])
+    model = stream(clone(estimator).set_params(**settings), [40, 54], X, y)
+    expected = clone(estimator).set_params(warm_start=True).fit(X[15:40], y[15:40])
     assert_same(model, expected.fit(X[-WINDOW:], y[-WINDOW:]), X)
+
+
+@each
+def test_few_rows_are_no_warm_start_of_a_stream(estimator):
+    """Their units and inducing inputs would stay for good."""
+    X, y = make_data(N)
+    settings = {"forgetting": WINDOW, "warm_start": True}
+    model = stream(clone(estimator).set_params(**settings), [4, 54], X, y)
+    assert_same(model, clone(estimator).fit(X[-WINDOW:], y[-WINDOW:]), X)
 
 
 @each

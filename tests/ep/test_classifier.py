@@ -182,6 +182,16 @@ def test_warm_start_goes_on():
         model.fit(X[:, :1], y)
 
 
+def test_a_warm_start_adds_inducing_inputs_while_there_is_room():
+    X, y = make_labels(60)
+    model = small(warm_start=True, n_inducing=30, max_iter=1).fit(X[:20], y[:20])
+    known = model.inducing_inputs_
+    assert len(known) == 20
+    model.fit(X, y)
+    assert len(model.inducing_inputs_) == 30
+    assert_array_equal(model.inducing_inputs_[:20], known)
+
+
 def test_an_unconverged_ep_is_reported():
     X, y = make_labels(40)
     with pytest.warns(ConvergenceWarning, match="max_ep_iter"):
