@@ -49,6 +49,9 @@ class RowSearch:
 
             self._brute = NearestNeighbors(algorithm="brute").fit(X)
 
+    def __len__(self) -> int:
+        return len(self._X)
+
     def nearest(self, X: Array, k: int) -> tuple[Array, Index]:
         """Distances and indices (n*, k) of the k nearest rows of each of X."""
         if self._tree is not None:
@@ -88,11 +91,14 @@ class SmallSearch:
 
 
 class Neighbourhoods:
-    """The nearest rows of any place, of chunks (n, d) in the coordinates of one distance."""
+    """The nearest rows of any place, of chunks (n, d) in the coordinates of one distance.
 
-    def __init__(self, chunks: list[Array]) -> None:
-        self._searches = [RowSearch(X) for X in chunks]
-        self._sizes = [len(X) for X in chunks]
+    Or of searches of such chunks.
+    """
+
+    def __init__(self, chunks: list[Array | RowSearch]) -> None:
+        self.searches = [one if isinstance(one, RowSearch) else RowSearch(one) for one in chunks]
+        self._sizes = [len(one) for one in self.searches]
 
     def find(self, X: Array, k: int) -> Index:
         """Indices (n*, k) of the k nearest rows of each of X, nearest first."""
@@ -108,7 +114,7 @@ class Neighbourhoods:
 
     def _find(self, X: Array, k: int) -> Index:
         found, first = [], 0
-        for search, size in zip(self._searches, self._sizes, strict=True):
+        for search, size in zip(self.searches, self._sizes, strict=True):
             distance, index = search.nearest(X, min(k, size))
             found.append((distance, index + first))
             first += size

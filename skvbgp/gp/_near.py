@@ -10,7 +10,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates
-from skvbgp.base import Gaps, Neighbourhoods
+from skvbgp.base import Gaps, Neighbourhoods, RowSearch
 from skvbgp.gp._rows import Rows
 
 #: What has been made of some rows is extended to all if at most one in so many is new: with more, a
@@ -29,6 +29,7 @@ class RowsState(PickledByFields):
         state = replace(self, rows=rows, **changes)
         if "posterior" in vars(self):
             state.posterior.go_on(self.posterior)
+            state.posterior.keep_searches(self.posterior)
         return state
 
 
@@ -55,7 +56,22 @@ class NearRows(PickledByFields):
 
     @cached_property
     def _neighbourhoods(self) -> Neighbourhoods:
-        return Neighbourhoods([self._locate(X) for X, *_ in self.rows.chunks])
+        known = vars(self).pop("_known_searches", {})
+        return Neighbourhoods(
+            [known[id(X)] if id(X) in known else self._locate(X) for X, *_ in self.rows.chunks]
+        )
+
+    def keep_searches(self, before: NearRows) -> None:
+        """Take over the searches of chunks that are the same, if their distance is."""
+        if before.coordinates is not self.coordinates or before.weights is not self.weights:
+            return
+        known: dict[int, RowSearch] = vars(before).get("_known_searches", {})
+        if "_neighbourhoods" in vars(before):
+            pairs = zip(before.rows.chunks, before._neighbourhoods.searches, strict=True)
+            known = {id(X): search for (X, *_), search in pairs}
+        if known:
+            mine = {id(X) for X, *_ in self.rows.chunks}  # arrays that live as long as this
+            vars(self)["_known_searches"] = {i: one for i, one in known.items() if i in mine}
 
     def _locate(self, X: Array) -> Array:
         located = self.coordinates.scaled(X)

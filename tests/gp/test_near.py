@@ -1,11 +1,14 @@
 """What models of near rows share."""
 
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
 from skvbgp import VBGPClassifier, VBGPRegressor
 from skvbgp._core import parallel
+from skvbgp.base import _neighbours
 from skvbgp.kernels import Matern
 
 FIXED = {"kernel": Matern(1.0), "n_neighbors": 10, "learn_hyperparameters": False}
@@ -45,3 +48,33 @@ def test_workers_may_be_others_than_in_the_fit(rng, asked, case):
     asked.clear()
     assert_array_equal(predict(X), expected)
     assert not asked
+
+
+@pytest.mark.parametrize("case", ["regression", "classes"])
+def test_rows_that_are_known_are_not_prepared_again(rng, monkeypatch, case):
+    """For a search among them; chunks of a stream are joined when they are no larger than others."""
+    sizes = []
+
+    class Tree(_neighbours.cKDTree):
+        def __init__(self, X, **options):
+            sizes.append(len(X))
+            super().__init__(X, **options)
+
+    monkeypatch.setattr(_neighbours, "cKDTree", Tree)
+    X = rng.standard_normal((60, 2))
+    y = np.sin(3.0 * X[:, 0])
+    settings = FIXED | {"learn_hyperparameters": True, "max_iter": 2}
+    model, targets, known = {
+        "regression": (VBGPRegressor(**settings), y, {}),
+        "classes": (VBGPClassifier(**settings), y > 0.0, {"classes": [False, True]}),
+    }[case]
+    model.partial_fit(X[:57], targets[:57], **known).predict(X)
+    sizes.clear()
+    for i in (57, 58):
+        model.partial_fit(X[i : i + 1], targets[i : i + 1])
+    model.predict(X)
+    assert sum(sizes) <= 2
+    model.partial_fit(X[59:], targets[59:])
+    found = model.predict(X)
+    assert sum(sizes) <= 5
+    assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), found)
