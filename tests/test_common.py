@@ -385,7 +385,21 @@ def test_html_links_to_the_documentation_of_a_public_name(cls):
 @pytest.mark.parametrize("cls", CLASSES)
 @pytest.mark.every_nth("cls", 2)
 def test_html_of_a_fitted_estimator(cls):
-    assert cls.__name__ in estimator_html_repr(quickly_fitted(cls))
+    html = estimator_html_repr(quickly_fitted(cls))
+    assert cls.__name__ in html and "n_samples_seen_" in html
+
+
+@pytest.mark.parametrize("cls", [c for c in CLASSES if hasattr(c, "feature_importances_")])
+@pytest.mark.every_nth("cls", 3)
+def test_no_look_at_a_model_measures_its_inputs(cls, monkeypatch):
+    """Notebooks show it, and complete names of attributes: that must not take seconds."""
+    model = quickly_fitted(cls)
+    with monkeypatch.context() as patch:
+        patch.setattr(cls, "_posterior", lambda self: pytest.fail("Something was predicted."))
+        assert "feature_importances_" not in dir(cls())
+        assert {"feature_importances_", "feature_importances_std_", "predict"} < set(dir(model))
+        assert "feature_importances_" not in estimator_html_repr(model)
+    assert len(model.feature_importances_) == model.n_features_in_
 
 
 @pytest.mark.filterwarnings("error")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from numbers import Integral, Real
+from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
@@ -89,6 +90,8 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
     _state: Any
     random_state: Any  # a constructor parameter of every estimator
     n_samples_seen_: int
+    #: Fitted attributes that are computed when they are read, which may take seconds.
+    _measured_attributes: frozenset[str] = frozenset()
 
     @classmethod
     @cache
@@ -136,6 +139,20 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
         for name, own in group_params({key: params[key] for key in inner}).items():
             setattr(self, name, change_kernel(getattr(self, name), own))
         return self
+
+    def __dir__(self) -> list[str]:
+        """Scikit-learn's own reads every attribute, also those that are measured when it does."""
+        slow, is_fitted = self._measured_attributes, hasattr(self, "_state")
+        names = object.__dir__(self)
+        return [name for name in names if (is_fitted if name in slow else hasattr(self, name))]
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        """Scikit-learn's own, without those."""
+        names = {name for name in dir(self) if name.endswith("_") and not name.startswith("_")}
+        known = {name: getattr(self, name) for name in names - self._measured_attributes}
+        table = BaseEstimator._get_fitted_attr_html(SimpleNamespace(**known), doc_link)
+        table.estimator_class = type(self)
+        return table
 
     def _get_params_html(self, deep: bool = True, doc_link: str = "") -> Any:
         """Scikit-learn's own, without the parameters of kernels in lists: there may be hundreds."""

@@ -174,6 +174,7 @@ class DescribesFunction:
     _posterior: Callable[[], Any]
     _check_inputs: Callable[[Any], Array]
     _pick: Callable[[Array], Array]
+    _measured_attributes = frozenset({"feature_importances_", "feature_importances_std_"})
 
     def predict_gradient(self, X: Any) -> tuple[Array, Array]:
         """Predict the gradient of the latent function.

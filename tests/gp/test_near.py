@@ -52,7 +52,7 @@ def test_workers_may_be_others_than_in_the_fit(rng, asked, case):
 
 @pytest.mark.parametrize("case", ["regression", "classes"])
 def test_rows_that_are_known_are_not_prepared_again(rng, monkeypatch, case):
-    """For a search among them; chunks of a stream are joined when they are no larger than others."""
+    """For a search among them; small chunks of a stream are joined."""
     sizes = []
 
     class Tree(_neighbours.cKDTree):
