@@ -21,12 +21,12 @@ def find_callbacks(estimator: BaseEstimator, kind: type) -> list[Any]:
 class FitProgress:
     """Tells the callbacks of an estimator about the passes of one fit.
 
-    Every pass is a subtask of the fit; a callback may ask to stop. It may also score on X and y,
-    which are the user's own, not validated copies.
+    Every pass is a subtask of the fit; a callback may ask to stop. It may also score on what was
+    given: X and y, which are the user's own, not validated copies, and weights in ``metadata``.
     """
 
-    def __init__(self, estimator: BaseEstimator, X: Any, y: Any, max_passes: int) -> None:
-        self._estimator, self._data = estimator, {"X": X, "y": y}
+    def __init__(self, estimator: BaseEstimator, given: dict[str, Any], max_passes: int) -> None:
+        self._estimator, self._data = estimator, given
         self._max_passes = max_passes
         self._n_passes = 0
         self._root = estimator._init_callback_context(max_subtasks=max_passes)

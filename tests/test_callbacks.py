@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skvbgp import VBDTCRegressor
+from skvbgp import EPDTCClassifier, VBDTCRegressor
 from tests.sgpr.cases import REGRESSORS, SOLVERS, every, make_data, small
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
@@ -256,6 +256,33 @@ def test_scoring_monitor(cls, solver):
     score = r2_score(y, model.predict(X))
     assert_allclose([rows[0]["r2"], rows[-1]["r2"]], [score, score], rtol=1e-10)
     assert rows[1]["r2"] != rows[-1]["r2"]
+
+
+@pytest.mark.parametrize("classes", [False, True])
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_callbacks_score_with_the_weights_that_were_given(classes, method):
+    X, y = make_data()
+    weight, known = np.where(y > np.median(y), 5.0, 0.1), {}
+    if classes:
+        y = (y > np.median(y)) ^ (np.arange(len(y)) % 7 == 0)  # some of them are wrong
+        model, known = EPDTCClassifier(5, max_iter=2), {"classes": [False, True]}
+    else:
+        model = small(VBDTCRegressor, max_iter=2)
+    monitor = ScoringMonitor(scoring="accuracy" if classes else "r2")
+    getattr(model.set_callbacks(monitor), method)(
+        X, y, sample_weight=weight, **known if method == "partial_fit" else {}
+    )
+    row = monitor.get_logs().data[-1]
+    score = row["accuracy" if classes else "r2"]
+    assert_allclose(score, model.score(X, y, sample_weight=weight))
+    assert abs(score - model.score(X, y)) > 1e-3
+
+
+def test_a_weight_of_all_rows_is_one_of_each_to_callbacks():
+    X, y = make_data()
+    monitor = ScoringMonitor(scoring="r2")
+    model = small(VBDTCRegressor, max_iter=2).set_callbacks(monitor).fit(X, y, sample_weight=2.0)
+    assert_allclose(monitor.get_logs().data[-1]["r2"], model.score(X, y))
 
 
 @every

@@ -336,7 +336,8 @@ class NoticesChange(VariationalEstimator):
         with single_blas_thread:
             with reading(X):
                 known = model._prepare_after(n, X, y, metadata)
-            return _drop_callbacks(model._train_anew(X, y, *known, None))
+            nothing = dict[str, Any]()  # given, as there are no callbacks
+            return _drop_callbacks(model._train_anew(nothing, *known, None))
 
     def _become(self, model: Self) -> None:
         """Know what another one knows."""

@@ -177,7 +177,8 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
             if before is not None and d != known:
                 raise ValueError(f"warm_start: X has {d} features, but the fit before had {known}.")
             with keep_journal(self, inputs, targets, before) as journal:
-                return self._train_anew(X, y, inputs, targets, before, journal)
+                given = _list_given(X, y, **metadata)
+                return self._train_anew(given, inputs, targets, before, journal)
 
     def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         self._look_for_collections(X, y, *metadata.values())
@@ -186,17 +187,18 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
         with restored_on_error(self), single_blas_thread:
             with reading(X):
                 inputs, targets = self._prepare(X, y, reset=first, **metadata)
+            given = _list_given(X, y, **metadata)
             if first or self._learns_anew(inputs, targets):
                 # of few rows, nothing is kept: not even the units and the inducing inputs
                 goes_on = not first and self.n_samples_seen_ >= START_ROWS
                 before = self._find_before(targets) if goes_on else None
-                return self._train_anew(X, y, inputs, targets, before)
+                return self._train_anew(given, inputs, targets, before)
             learner, state = self._full_learner(), self._state
             everything = learner.rows_to_restart(state, inputs, targets)
             if everything is not None:
                 all_inputs, all_targets = everything
-                return self._train_anew(X, y, all_inputs, all_targets, None)
-            progress = FitProgress(self, X, y, learner.max_update_passes(state, inputs, targets))
+                return self._train_anew(given, all_inputs, all_targets, None)
+            progress = FitProgress(self, given, learner.max_update_passes(state, inputs, targets))
             end_pass = self._end_pass(learner, progress)
             return self._publish(
                 learner, learner.update(state, inputs, targets, end_pass), progress
@@ -218,15 +220,20 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
         )
 
     def _train_anew(
-        self, X: Any, y: Any, inputs: Any, targets: Any, before: Any, journal: Journal | None = None
+        self,
+        given: dict[str, Any],
+        inputs: Any,
+        targets: Any,
+        before: Any,
+        journal: Journal | None = None,
     ) -> Self:
-        """Train on validated data; X and y are the user's own, for the callbacks."""
+        """Train on validated data; what the user has given is for the callbacks."""
         learner, rng = self._full_learner(), check_random_state(self.random_state)
         if journal is not None:
             journal.begin_fit(rng)
         with use_journal(journal):
             start = learner.start(inputs, targets, rng, before)
-        progress = FitProgress(self, X, y, learner.max_passes(targets))
+        progress = FitProgress(self, given, learner.max_passes(targets))
         end_pass = self._end_pass(learner, progress, journal)
         with use_journal(journal):
             state = learner.train(start, inputs, targets, end_pass)
@@ -261,6 +268,15 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
         self._published, self._state = set(attributes), state
         progress.close()
         return self
+
+
+def _list_given(X: Any, y: Any, sample_weight: Any = None, **metadata: Any) -> dict[str, Any]:
+    """What callbacks get, to score with: weights by row, as scorers take them."""
+    if sample_weight is None:
+        return {"X": X, "y": y, "metadata": None}
+    if np.ndim(sample_weight) == 0:
+        sample_weight = np.full(_num_samples(X), sample_weight)
+    return {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
 
 
 def _copy_arrays(value: Any) -> Any:

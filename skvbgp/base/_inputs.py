@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 from skvbgp._core.collections import make_example
 from skvbgp._core.linalg import Array
 from skvbgp.base._categories import Categories, is_sparse, make_dense
-from skvbgp.base._validation import validate_numbers
+from skvbgp.base._validation import refuse_dates, validate_numbers
 
 
 class ReadsInputs:
@@ -86,6 +86,7 @@ class ReadsInputs:
         width, d = np.shape(places)[1], self.n_features_in_
         if width != d:
             raise ValueError(f"inducing_inputs has {width} columns, but X has {d}.")
+        refuse_dates(places, "inducing_inputs", any)
         if self._categories is not None:
             places = self._categories.encode(places)
         return np.asarray(check_array(places, dtype=np.float64, input_name="inducing_inputs"))
