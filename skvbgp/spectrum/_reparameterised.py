@@ -38,7 +38,10 @@ class Reparameterised(Affine):
 
     def gaussian(self) -> Gaussian:
         """The same distribution, by its precisions."""
-        return Gaussian(self.structure, self.mean, tuple(map(inverse_from_cholesky, self.M)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            precisions = tuple(map(inverse_from_cholesky, self.M))
+        _check_steps(*precisions)
+        return Gaussian(self.structure, self.mean, precisions)
 
 
 def bound_gradient(
@@ -91,9 +94,14 @@ def adam_step(
         stop = start + n * (n + 1) // 2
         moved = unpack_lower(x[start:stop], n)
         M[k], start = _with_diagonal(moved, np.exp(np.diagonal(moved))), stop
-    if not (np.isfinite(x).all() and all(np.isfinite(factor).all() for factor in M)):
-        raise ValueError("Adam has diverged on the bound: take a smaller learning_rate.")
+    _check_steps(x, *M)
     return Reparameterised(structure, x[: structure.size], tuple(M), adam)
+
+
+def _check_steps(*reached: Array) -> None:
+    """Refuse what steps have led to if it overflows."""
+    if not all(np.isfinite(values).all() for values in reached):
+        raise ValueError("Adam has diverged on the bound: take a smaller learning_rate.")
 
 
 def _pack(structure: Structure, vector: Array, matrices: Iterable[Array]) -> Array:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from skvbgp import SVBSSGPRegressor
 from skvbgp._optim.adam import AdamState
 from skvbgp.spectrum._bound import sum_shifts, sum_statistics
 from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
@@ -206,6 +207,16 @@ def test_divergence_of_adam_is_an_error():
     X, y = make_data()
     with pytest.raises(ValueError, match="smaller learning_rate"):
         small(objective="bound", solver="adam", learning_rate=100.0).fit(X, y)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_divergence_that_only_precisions_show_is_an_error():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(300)
+    model = SVBSSGPRegressor(solver="adam", max_iter=3, learning_rate=1.0, random_state=0)
+    with pytest.raises(ValueError, match="Adam has diverged on the bound"):
+        model.fit(X, y)
 
 
 def test_divergence_on_the_evidence_is_an_error():
