@@ -3,9 +3,10 @@
 The best kernels are also tried with inputs in units of their ranges and with warped inputs, see
 `_class_warp`. Of very few places, the best one is tried plus lines, and all share in predictions
 and average over draws of their hyperparameters; of others, the best are trained further. Where two
-classes overlap, kernels are tried with a likelihood of labels, see `_probit_process`, and more
-classes of very few places with one of each versus the rest, see `_versus_rest`; of the kernels with
-one length scale the best one then stays beside those with one for each.
+classes overlap, or are of very few places, kernels are tried with a likelihood of labels, see
+`_probit_process`, and more classes of very few places that overlap with one of each versus the
+rest, see `_versus_rest`; of the kernels with one length scale the best one then stays beside those
+with one for each.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ _N_RANGES, _WORTH_RANGES = 2, 2.0
 _WORTH_WARPING = 2.0
 #: Kernels of either kind that get a probit likelihood, and its iterations for max_iter=None.
 _N_PROBIT, _PROBIT_ITERATIONS = 2, 10
-#: Least share of the entropy of frequencies that is left for a probit likelihood to be tried.
-_OVERLAP = 0.25
+#: Least share of the entropy of frequencies that is left where classes overlap; where they do not,
+#: standard errors that a probit likelihood has to gain.
+_OVERLAP, _LEAST_GAIN = 0.25, 1.0
 #: Most classes that each have a likelihood versus the rest.
 _MOST_CLASSES = 10
 #: Draws of the hyperparameters of a kernel; those that matter, in nats.
@@ -78,9 +80,13 @@ class FewPlacesSearch(ClassSearch):
             self.train_further(chosen, [(self.votes,)])
             parts = self.make_parts(self.trials)
         mixture = self.mix(parts)
-        if self.stopped or not self._overlap(mixture.found.score):
+        if self.stopped or not self._may_have_probit(mixture.found.score):
             return mixture.found
-        return self.mix(self._add_probit(parts, chosen)).found
+        after = self.mix(self._add_probit(parts, chosen))
+        if self._overlap(mixture.found.score):
+            return after.found
+        is_ahead = after.gains(mixture, self.held.left_out.counts, _LEAST_GAIN)
+        return after.found if is_ahead else mixture.found
 
     def _try_all(self, starts: Starts, *, grows: bool) -> list[Trial]:
         """Try processes and what comes of them, and return those that are worth more time."""
@@ -141,19 +147,24 @@ class FewPlacesSearch(ClassSearch):
 
     # -- likelihoods of labels -------------------------------------------------------------------
 
+    def _may_have_probit(self, score: float) -> bool:
+        """Whether a likelihood of labels is worth its time.
+
+        Of more than two classes there is one of each versus the rest, if they overlap. It takes a
+        row of a weight for several that agree, see `VersusRest`. Two classes of few places that do
+        not overlap may have a border that is sharp.
+        """
+        n_classes = len(self.votes.log_frequencies)
+        if n_classes == 2:
+            return self._is_small or self._overlap(score)
+        few_classes = self._is_small and self.votes.are_rows and n_classes <= _MOST_CLASSES
+        return few_classes and self._overlap(score)
+
     def _overlap(self, score: float) -> bool:
-        """Whether classes are so hard to tell that a likelihood of labels is worth its time."""
+        """Whether classes are hard to tell by what regressions score."""
         log_frequencies = self.votes.log_frequencies
         entropy = -float(np.exp(log_frequencies) @ log_frequencies)
-        return self._may_have_probit(len(log_frequencies)) and -score > _OVERLAP * entropy
-
-    def _may_have_probit(self, n_classes: int) -> bool:
-        """Whether there is time for a likelihood of labels, of more classes each versus the rest.
-
-        That takes a row of a weight for several that agree, see `VersusRest`.
-        """
-        few_classes = self._is_small and self.votes.are_rows and n_classes <= _MOST_CLASSES
-        return n_classes == 2 or few_classes
+        return -score > _OVERLAP * entropy
 
     def _add_probit(self, parts: list[Part], chosen: list[Trial]) -> list[Part]:
         """Kernels with a probit likelihood, and the parts that add something beside them.

@@ -11,7 +11,7 @@ from skvbgp._core.linalg import cholesky
 from skvbgp.gp import VBGPClassifier
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._class_search_few import FewPlacesSearch
-from skvbgp.gp._class_shares import RANGES
+from skvbgp.gp._class_shares import RANGES, Combination
 from skvbgp.gp._class_starts import (
     free_length_scales,
     start_alike_process,
@@ -430,6 +430,26 @@ def test_of_few_rows_one_regression_with_a_shared_scale_is_beside_those_by_input
     assert len(shared) >= 5
     assert list(found.names[: len(by_input) + 1]) == [best, *by_input]
     assert all(name.endswith(", probit") for name in found.names[len(by_input) + 1 :])
+
+
+@pytest.mark.parametrize("gains", [True, False])
+def test_of_classes_that_can_be_told_apart_it_has_to_gain(monkeypatch, gains):
+    """As it does where a border is sharp: rows that are left out decide."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (60, 2))
+    monkeypatch.setattr(Combination, "gains", lambda *_: gains)
+    found = VBGPClassifier(max_iter=5, random_state=0).fit(X, X[:, 0] > 0.0)._state.found
+    assert found.score > -0.25 * np.log(2.0)
+    assert any("probit" in name for name in found.names) == gains
+
+
+def test_a_sharp_border_is_found():
+    rng = np.random.default_rng(10)
+    X = rng.standard_normal((600, 2))
+    y = (X[:, 0] > 0.0) ^ (X[:, 1] > 0.0)
+    model = VBGPClassifier(random_state=0).fit(X[:200], y[:200])
+    assert any("probit" in name for name, _ in model.kernels_)
+    assert model.score(X[200:], y[200:]) > 0.94
 
 
 def test_of_more_kernels_by_input_the_two_best_are(several):
