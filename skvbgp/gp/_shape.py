@@ -8,7 +8,9 @@ kappa more rows, of a standard normal distribution:
         + kappa sum_k (log pi_k - (log b_k + (1 + a_k^2) / b_k) / 2)
 
 is maximised by expectation and maximisation. The z_i have mean zero and variance one, and so has
-the mixture after every step: it changes no moment of what is predicted. See :ref:`gp-shape`.
+the mixture after every step: it changes no moment of what is predicted. Only where errors are
+larger than predicted, as calibration does not follow a few that are huge, it is as wide as they
+are. See :ref:`gp-shape`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ _MAX_ITER, _TOL = 300, 1e-6
 
 
 def learn_shape(z: Array, weight: Array | None = None) -> NormalMixture | None:
-    """The distribution (1, K) of errors z (n,), with mean zero and variance one.
+    """The distribution (1, K) of errors z (n,), with mean zero and at least variance one.
 
     They count as often as their weights (n,) say. None, which is a normal distribution, if they
     are all the same.
@@ -40,7 +42,8 @@ def learn_shape(z: Array, weight: Array | None = None) -> NormalMixture | None:
     if not summary.std > 0.0:
         return None
     pi, a, b = _explain((z - summary.mean) / summary.std, weight)
-    return NormalMixture(a[None], np.sqrt(b)[None], pi[None])
+    unit = max(1.0, float(summary.std))
+    return NormalMixture(unit * a[None], unit * np.sqrt(b)[None], pi[None])
 
 
 def _explain(z: Array, weight: Array) -> tuple[Array, Array, Array]:

@@ -44,15 +44,23 @@ def test_the_end_is_a_maximum(rng, monkeypatch):
 
 
 def test_mean_and_variance_stay(rng):
-    shape = learn_shape(skewed(rng, 80))
+    shape = learn_shape(0.5 * skewed(rng, 80))
     (pi,), (mean,), (std,) = shape.weights, shape.mean, shape.std
     assert_allclose([pi.sum(), pi @ mean, pi @ (std**2 + mean**2)], [1.0, 0.0, 1.0], atol=1e-12)
 
 
 def test_it_is_of_errors_in_any_unit(rng):
     z, other = skewed(rng, 80), skewed(rng, 20)
-    shape, shifted = learn_shape(z), learn_shape(5.0 * z - 3.0)
+    shape, shifted = learn_shape(z / 2.0), learn_shape(z / 5.0 - 3.0)
     assert_allclose(shape.log_density(other), shifted.log_density(other), rtol=1e-6)
+
+
+def test_it_is_as_wide_as_errors_that_are_larger_than_predicted(rng):
+    """As a few that are huge do not widen what is predicted of all."""
+    z, other = skewed(rng, 80), skewed(rng, 20)
+    z /= z.std()
+    shape, wide = learn_shape(z), learn_shape(3.0 * z)
+    assert_allclose(wide.log_density(3.0 * other), shape.log_density(other) - np.log(3.0))
 
 
 def test_weights_are_repetitions(rng):
