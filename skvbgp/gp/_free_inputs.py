@@ -38,13 +38,20 @@ def free_inputs(
     d = len(kernel.kernels[1].length_scale)
     owner = np.array(process.owners or range(d))[:d]
     tied, n_inputs = np.zeros(d, dtype=int), len(np.unique(owner))
-    best = train(replace(process, tied=tuple(tied.tolist())), groups, max_iter=max_iter, tol=tol)
+    shared = replace(process, tied=tuple(tied.tolist()))
+    best = train(shared, groups, max_iter=max_iter, tol=tol)
     for n_free in range(min(_MOST_FREE, n_inputs - 1)):
-        slopes = np.bincount(owner, _differentiate(best.process, groups, d) * (tied == 0))
-        freed = np.where(owner == np.argmax(np.abs(slopes)), n_free + 1, tied)
-        start = replace(best.process, tied=tuple(freed.tolist()))
-        trained = train(start, groups, max_iter=min(max_iter, _MAX_ITER), tol=tol)
-        if trained.value < best.value + np.log(n_inputs - n_free) + 1.0:
+        least = best.value + np.log(n_inputs - n_free) + 1.0
+        # where all seems to be noise, nothing has a slope: there the first input is freed before
+        places = [(best.process, min(max_iter, _MAX_ITER)), (shared, max_iter)]
+        for start, n_iter in places[: 1 if n_free else 2]:
+            slopes = np.bincount(owner, _differentiate(start, groups, d) * (tied == 0))
+            freed = np.where(owner == np.argmax(np.abs(slopes)), n_free + 1, tied)
+            start = replace(start, tied=tuple(freed.tolist()))
+            trained = train(start, groups, max_iter=n_iter, tol=tol)
+            if trained.value >= least:
+                break
+        else:
             break
         best, tied = trained, freed
     return best

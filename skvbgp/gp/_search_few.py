@@ -8,22 +8,26 @@ in training, which also says how wide intervals are. See :doc:`/theory/gp_learni
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
 from skvbgp._core.owners import count_inputs
-from skvbgp._optim.maximum import draw_processes
+from skvbgp._optim.maximum import Trained, draw_processes, train
 from skvbgp.gp._belief import shape_errors, tell_noises, vary_noise, widen
 from skvbgp.gp._folds import LEAST_ROWS, draw_folds, judge_folds
 from skvbgp.gp._free_inputs import MANY_INPUTS, free_inputs
 from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._process import Process
+from skvbgp.gp._row_noise import Group
 from skvbgp.gp._search import Found, Search, Trial
 from skvbgp.gp._steep_lines import LEAST_LEAD
+from skvbgp.kernels._candidates import follow
 
 #: max_iter=None: iterations of a trial.
 _ITERATIONS = 40
@@ -112,11 +116,27 @@ class FewRowsSearch(Search):
         judge = partial(
             judge_folds, groups=self.groups, folds=folds, max_iter=self._n_iter, tol=self.tol
         )
-        one, *rest = map(judge, (start, *(trial.process for trial in isotropic)))
+        learn = self._find_way(best, next(iter(starts.items())), start)
+        one = judge(start, learn=learn)
+        rest = [judge(trial.process) for trial in isotropic]
         verdicts = [(one, others), (max(rest), isotropic)]
         if freed:
             verdicts.append((judge(start, learn=free_inputs), freed))
         (_, self.calibration, self.extra_noise), self.trials = max(verdicts, key=itemgetter(0))
+
+    def _find_way(
+        self, best: Trial, first: tuple[str, Process], start: Process
+    ) -> Callable[..., Trained[Process]]:
+        """How parts of the rows learn what the best trial has: from its own start, if all rows do.
+
+        From there it may end where all is noise, unlike after the first trial.
+        """
+        if best.name == first[0] or self.stopped:
+            return train
+        alone = self.train(start, self._n_iter)
+        if alone.value > best.trained.value - LEAST_LEAD:
+            return train
+        return partial(_train_after, name=best.name, first=first)
 
     def _try_freed(self, name: str, starts: dict[str, Process]) -> list[Trial]:
         """Try, of many inputs, everything once more with length scales of some, if any gain."""
@@ -177,3 +197,19 @@ class FewRowsSearch(Search):
         belief = np.bincount(trial_of, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
         score, rank = self.score(mixture, parts), self.rank(mixture, parts)
         return Found(chosen, mixture, trial_of, belief, weights, k, score, rank)
+
+
+def _train_after(
+    process: Process,
+    groups: Sequence[Group],
+    *,
+    name: str,
+    first: tuple[str, Process],
+    **limits: Any,
+) -> Trained[Process]:
+    """The more probable of a process from its own start and of one that follows the first trial."""
+    before, leader = first
+    leader = train(leader, groups, **limits).process
+    kernel = follow(name, process.kernel, before, leader.kernel)
+    starts = process, replace(leader, kernel=kernel)
+    return max((train(one, groups, **limits) for one in starts), key=attrgetter("value"))

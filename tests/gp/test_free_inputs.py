@@ -46,6 +46,15 @@ def test_inputs_of_the_function_are_freed(rng, name):
     assert len(process.vector) == n_learned
 
 
+def test_inputs_are_freed_where_all_seems_to_be_noise():
+    """After training, what all inputs share is as short as any distance, and has no slopes."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((60, 300))
+    y = 2.0 * X[:, 0] + X[:, 1] + 0.3 * rng.standard_normal(60)
+    process = free_inputs(make_process(300), [(X, y / y.std())], **TRAINED).process
+    assert set(np.flatnonzero(process.tied)) == {0, 1}
+
+
 def test_nothing_is_freed_of_what_all_share(rng):
     """Noise, and a function of all inputs."""
     X = rng.standard_normal((60, 25))
@@ -146,7 +155,7 @@ def test_rows_without_a_part_in_training_decide(rng, monkeypatch, is_better):
 
     def judge(*given, learn=None, **settings):
         learners.append(learn)
-        if learn is None:
+        if learn is not free_inputs:
             return Verdict(0.0, 2.0, 0.0)
         assert np.isfinite(judge_folds(*given, learn=learn, **settings).density)
         return Verdict(1.0 if is_better else -1.0, 3.0, 0.0)

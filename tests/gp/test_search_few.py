@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from skvbgp import VBGPRegressor
 from skvbgp._optim.maximum import Trained
 from skvbgp.gp import _search, _search_few
 from skvbgp.gp._process import start_process
@@ -107,3 +108,29 @@ def test_as_many_trials_are_counted_as_there_may_be(monkeypatch):
     search = make_search(X, y, 200, end_pass)
     search.run(starts, grows=True)
     assert len(calls) == search.count(3, grows=True) == 15
+
+
+def test_parts_are_judged_by_what_they_learn_as_all_rows_did():
+    """Places in clusters: from its own start, the best kernel ends where all is noise."""
+    rng = np.random.RandomState(100)
+    cluster = rng.randint(0, 3, 350)
+    X = np.column_stack([1000.0 * cluster, -500.0 * cluster]) + rng.standard_normal((350, 2))
+    y = np.sin(X[:, 0]) + 5.0 * cluster + 0.1 * rng.standard_normal(350)
+    model = VBGPRegressor(random_state=0).fit(X[:150], y[:150])
+    assert np.std(model.predict(X[150:]) - y[150:]) < 0.2
+
+
+@pytest.mark.parametrize("lead, follows", [(3.0, False), (5.0, True)])
+def test_parts_follow_the_first_trial_where_the_best_had_to(lead, follows):
+    X, y = make_rows(RBF([1.0, 2.0]), 30)
+    search = make_search(X, y, 200)
+    first, (_, start) = starts = make_starts(["Matern-1/2", "SE"], gaussian=True)
+    search.try_starts(starts, 2, 2, grows=True)
+    leader, best = search.trials
+    alone = search.train(start, search._n_iter)
+    best = best._replace(trained=best.trained._replace(value=alone.value + lead))
+    learn = search._find_way(best, first, start)
+    assert (learn is _search_few.train) != follows
+    found = learn(start, search.groups, max_iter=10, tol=1e-4)
+    assert found.value >= _search_few.train(start, search.groups, max_iter=10, tol=1e-4).value
+    assert search._find_way(leader, first, first[1]) is _search_few.train
