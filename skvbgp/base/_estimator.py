@@ -274,7 +274,7 @@ def _list_given(X: Any, y: Any, sample_weight: Any = None, **metadata: Any) -> d
     """What callbacks get, to score with: weights by row, as scorers take them."""
     if sample_weight is None:
         return {"X": X, "y": y, "metadata": None}
-    if np.ndim(sample_weight) == 0:
+    if np.asarray(sample_weight).ndim == 0:
         sample_weight = np.full(_num_samples(X), sample_weight)
     return {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
 

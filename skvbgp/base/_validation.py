@@ -159,7 +159,7 @@ def as_vector(value: Any, size: int, name: str, *, positive: bool) -> Array:
 
 def _as_numbers(values: Any, name: str) -> Array:
     refuse_dates(values, name, any)
-    if np.iscomplexobj(values):
+    if any(str(kind).startswith("complex") for kind in list_types(values)):
         raise ValueError(f"{name} must hold real numbers; got {values!r}.")
     try:
         return np.asarray(values, dtype=np.float64)
