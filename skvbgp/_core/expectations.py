@@ -176,3 +176,9 @@ class SecondMoment:
         if self._keeps:
             self._tile_values[k] = values
         return values
+
+
+def make_hermite_rule(n: int) -> tuple[Array, Array]:
+    """Nodes and weights (n,) of expectations of a standard normal variable."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
+    return nodes, weights / weights.sum()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,31 +26,6 @@ _BLOCK_ROWS = 80
 _NAME = "covariance of rows"
 #: Ratio of L's entries on the diagonal down to which C^-1's are computed in single precision.
 _SINGLE_RATIO = 1e-3
-
-
-class Factor(Protocol):
-    """What Gaussians ask of a factorised matrix C (n, n)."""
-
-    @property
-    def inverse(self) -> Array:
-        """L^-1 (n, n)."""
-
-    @property
-    def log_diagonal(self) -> Array:
-        """Logarithms of L's diagonal, (n,)."""
-
-    @property
-    def precision(self) -> Array:
-        """Diagonal of C^-1, (n,)."""
-
-    def whiten(self, y: Array) -> Array:
-        """L^-1 y, of (n,) or (n, m)."""
-
-    def unwhiten(self, y: Array) -> Array:
-        """L^-T y, of (n,)."""
-
-    def solve(self, values: Array) -> Array:
-        """C^-1 times values (n, m)."""
 
 
 class Diagonals(NamedTuple):

@@ -19,6 +19,7 @@ from skvbgp._core.linalg import (
     LOG_2PI,
     Array,
     cholesky,
+    cholesky_vjp,
     exact_cholesky,
     jittered_cholesky,
     log_determinant,
@@ -66,6 +67,11 @@ class InducingOutputs(PickledByFields):
     def whiten(self, X: Array) -> Array:
         """A = k(X, Z) L^-T, (n, m): f(X) = A u but for what u leaves open."""
         return tril_times(self.L_inv, self.kernel(X, self.Z).T).T
+
+    def vjp(self, LtdL: Array, dK: Array | float = 0.0) -> tuple[Array, Array]:
+        """Gradients in theta (p,) and Z (m, d) from ``L.T @ dL`` and, if any, from that of K."""
+        dtheta, dZ, _ = self.kernel.vjp(self.Z, None, self.K, cholesky_vjp(LtdL, self.L_inv) + dK)
+        return dtheta, dZ
 
 
 @dataclass(frozen=True)

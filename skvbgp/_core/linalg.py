@@ -8,13 +8,14 @@ to SciPy.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrtri, dtrtrs
+from scipy.special import logsumexp
 
 from skvbgp._core.order import cut_evenly
 
@@ -397,3 +398,14 @@ def find_extremes(
         Q.append(rest / left)
     values, V = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
     return values, basis.T @ V
+
+
+def stack_pairs(pairs: Iterable[tuple[Array, Array]], axis: int = -1) -> tuple[Array, Array]:
+    """The first and the second ones of pairs, each in one array."""
+    first, second = zip(*pairs, strict=True)
+    return np.stack(first, axis=axis), np.stack(second, axis=axis)
+
+
+def normalise_logs(logs: Array) -> Array:
+    """Logarithms (..., K) of shares that add up to one."""
+    return np.asarray(logs - logsumexp(logs, axis=-1, keepdims=True))

@@ -128,8 +128,7 @@ class Coordinates:
         return Coordinates(offset, scale)
 
     def scaled(self, X: Array) -> Array:
-        with np.errstate(over="ignore"):
-            return check_near(_standardise(X, self.offset, self.scale), "X")
+        return standardise(X, self.offset, self.scale, "X")
 
     def original(self, X: Array) -> Array:
         return X * self.scale + self.offset
@@ -154,8 +153,7 @@ class Target:
         return Target(float(summary.mean[0]) if centred else 0.0, unit)
 
     def scaled(self, y: Array) -> Array:
-        with np.errstate(over="ignore"):
-            return check_near(_standardise(y, self.mean, self.unit), "y")
+        return standardise(y, self.mean, self.unit, "y")
 
     def original(self, y: Array) -> Array:
         return y * self.unit + self.mean
@@ -192,11 +190,12 @@ def check_unit(unit: float | Array, name: str) -> None:
         raise ValueError(f"The spread of {name} is beyond 1e153 or below 1e-153: rescale it.")
 
 
-def _standardise(values: Array, offset: Array | float, scale: Array | float) -> Array:
-    """(values - offset) / scale, with no other array of their size on the way."""
-    scaled = np.asarray(values - offset)
-    scaled /= scale
-    return scaled
+def standardise(values: Array, offset: Array | float, scale: Array | float, name: str) -> Array:
+    """(values - offset) / scale, with no other array of their size on the way, near enough."""
+    with np.errstate(over="ignore"):
+        scaled = np.asarray(values - offset)
+        scaled /= scale
+    return check_near(scaled, name)
 
 
 def check_near(scaled: Array, name: str) -> Array:

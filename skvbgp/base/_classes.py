@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, logsumexp
+from scipy.special import log_ndtr
 from sklearn.utils.validation import check_is_fitted
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, normalise_logs
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.row_methods import Names, lazily
 from skvbgp.base._validation import reading
@@ -98,7 +98,8 @@ class ScoresClasses(PredictsClasses):
         -------
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
             Their normal distribution function is the probability of the second class, or
-            of each class versus the rest if there are more than two.
+            of each class versus the rest if there are more than two. With a
+            `VBGPClassifier`, they are its log odds, or the log probabilities of the classes.
         """
         return self._scores(self._decisions(X))
 
@@ -127,5 +128,4 @@ def class_probabilities(decisions: Array) -> Array:
     """Probabilities (n, k) of the classes; those of more than two are normalised."""
     if decisions.shape[1] == 1:
         decisions = np.hstack([-decisions, decisions])
-    logs = log_ndtr(decisions)  # a normalisation that survives underflow
-    return np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+    return np.exp(normalise_logs(log_ndtr(decisions)))  # survives underflow

@@ -18,7 +18,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import draw_distinct, thin
 from skvbgp._core.owners import Owners, find_shared
 from skvbgp._core.pickling import PickledByFields
-from skvbgp._core.scaling import RunningScale, check_unit, scale_variance
+from skvbgp._core.scaling import RunningScale, Target
 from skvbgp._core.shards import ShardedColumns
 from skvbgp.base._estimator import VariationalRegressor
 from skvbgp.base._exact_process import SLOPE, ExactRows, learn_slopes
@@ -147,20 +147,18 @@ def _learn_of_output(gaps: Gaps, rows: GivenRows, learns: bool, owners: Owners) 
     if not len(rows.y):  # of an output that was never observed, which is refused later
         return np.zeros(int(gaps.columns.sum()))
     scale = RunningScale.of(rows.y[:, None], rows.weight)
-    check_unit(scale.unit, "y")
-    squared = float(scale.std[0]) ** 2
+    target, squared = Target.of_scale(scale), float(scale.std[0]) ** 2
     if len(rows.y) > _EVIDENCE_ROWS:
         rows = rows.take(draw_distinct(len(rows.y), _EVIDENCE_ROWS, np.random.RandomState(0)))
     X, inputs = gaps.fill(rows.X)
     if inputs is None or not learns or len(rows.y) < START_ROWS or squared == 0.0:
         return np.full(int(gaps.columns.sum()), SLOPE * squared)
-    mean, unit = float(scale.mean[0]), float(scale.unit[0])
     coordinates = gaps.coordinates.keeping(find_shared(X.shape[1], owners))
     scaled = ExactRows(
         coordinates.scaled(X),
-        (rows.y - mean) / unit,
+        target.scaled(rows.y),
         rows.weight,
-        scale_variance(rows.variance, unit),
+        target.scaled_noise(rows.variance),
         inputs[:, gaps.columns],
         owners,
     )

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import RunningScale, check_near, check_unit, scale_variance
+from skvbgp._core.linalg import Array, stack_pairs
+from skvbgp._core.scaling import RunningScale, check_unit, scale_variance, standardise
 from skvbgp.base._function import Draws, Relevance
 from skvbgp.base._learner import predict_distribution
 from skvbgp.base._outputs import OutputsDistribution
@@ -51,9 +51,7 @@ class Units:
 
     def scale(self, X: Array, y: Array) -> Array:
         """Targets (n,) of rows in the units of their outputs."""
-        mean, unit = self.find(X)
-        with np.errstate(over="ignore"):
-            return check_near((y - mean) / unit, "y")
+        return standardise(y, *self.find(X), "y")
 
     def scale_targets(self, X: Array, targets: Targets) -> Targets:
         """The same with the known variances of their noise."""
@@ -127,9 +125,8 @@ class JointPosterior:
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Of every output by itself, (n, t) and (n, n, t)."""
-        pairs = [self.model.joint(rows, include_noise) for rows in self._rows(X)]
-        mean, covariance = (np.stack(part, axis=-1) for part in zip(*pairs, strict=True))
-        return self.units.restore(mean, covariance)
+        pairs = (self.model.joint(rows, include_noise) for rows in self._rows(X))
+        return self.units.restore(*stack_pairs(pairs))
 
     def joint_outputs(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Mean (n t,) and covariance (n t, n t) of all outputs, row by row."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, stack_pairs
 from skvbgp._optim.ascent import EndPass, Watch, go_on
 from skvbgp.base._function import OutputsDraws, Relevance
 from skvbgp.base._learner import Distribution, RegressionLearner, predict_distribution
@@ -174,10 +174,10 @@ class OutputsPosterior:
     outputs: tuple[Any, ...]  # Posterior, maybe a KnownFunction
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        return _stack_pairs(one.moments(X, include_noise) for one in self.outputs)
+        return stack_pairs(one.moments(X, include_noise) for one in self.outputs)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        return _stack_pairs(one.joint(X, include_noise) for one in self.outputs)
+        return stack_pairs(one.joint(X, include_noise) for one in self.outputs)
 
     def distribution(self, X: Array, include_noise: bool) -> OutputsDistribution:
         return OutputsDistribution(
@@ -193,7 +193,7 @@ class OutputsPosterior:
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, t, d) of the functions' derivatives."""
-        return _stack_pairs((one.measure_gradient(X) for one in self.outputs), axis=1)
+        return stack_pairs((one.measure_gradient(X) for one in self.outputs), axis=1)
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> OutputsDraws:
         return OutputsDraws(tuple(one.draw_functions(n, rng) for one in self.outputs))
@@ -218,9 +218,3 @@ class OutputsDistribution:
         """Of all outputs together (n,), but for those of y (n, t) that are NaN."""
         parts = [one.log_density(column) for one, column in zip(self.outputs, y.T, strict=True)]
         return np.nansum(parts, axis=0)
-
-
-def _stack_pairs(pairs: Iterable[tuple[Array, Array]], axis: int = -1) -> tuple[Array, Array]:
-    """The first and the second ones of pairs, each in one array."""
-    first, second = zip(*pairs, strict=True)
-    return np.stack(first, axis=axis), np.stack(second, axis=axis)

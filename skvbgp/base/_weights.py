@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,11 +88,27 @@ class Weighted(Sized):
     """Rows that count as often as their weights (n,) say, or (None) once."""
 
     weight: Array | None
+    #: (n,): known variance of each row's noise besides the learned one; None is 0.
+    variance: Array | None
 
     @property
     def counts(self) -> Array:
         """How often each row counts, (n,)."""
         return np.ones(len(self)) if self.weight is None else self.weight
+
+    @property
+    def total(self) -> float:
+        """Number of rows, each as often as it counts."""
+        return float(len(self)) if self.weight is None else float(np.sum(self.weight))
+
+    def add_known(self, noise: float | Array) -> float | Array:
+        """Variances (n,) of the learned noise and, where they are known, the rows' own."""
+        return noise if self.variance is None else noise + self.variance
+
+    def faded(self, share: float) -> Self:
+        """The same in memory, of rows that count less by a factor, but not next to nothing."""
+        weight = np.maximum(share * self.counts, 1.0 / LARGEST_WEIGHT)
+        return replace(self, weight=weight)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
@@ -144,10 +160,6 @@ class Targets(Weighted):
         n_copies = self.n_copies + counted.n_copies
         variance = pick(self.variance, counted.rows)
         return Targets(self.y[counted.rows], counted.weight, n_copies, variance)
-
-    def faded(self, share: float) -> Targets:
-        """The same in memory, of rows that count less by a factor, but not next to nothing."""
-        return replace(self, weight=np.maximum(share * self.counts, 1.0 / LARGEST_WEIGHT))
 
 
 class ByRow(Protocol):

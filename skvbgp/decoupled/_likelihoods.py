@@ -22,14 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import gammaln, log_ndtr, logsumexp, pdtr
 
+from skvbgp._core.expectations import make_hermite_rule
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.sites import measure_ratio
 
-#: Nodes of the Gauss-Hermite rule.
-_N_NODES = 20
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(_N_NODES)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+#: The Gauss-Hermite rule of expected likelihoods.
+_NODES, _WEIGHTS = make_hermite_rule(20)
 #: Quantiles of y between which there is no outlier, and how far beyond them an outlier is cut
 #: off, in distances between the two.
 _TYPICAL = (0.15, 0.85)
@@ -43,8 +42,7 @@ _FAR_COUNT = 100.0
 #: Logarithm of a Poisson rate beyond which it is cut off.
 _MAX_LOG_RATE = 50.0
 #: Nodes of the Gauss-Hermite rule of predicted counts.
-_RATE_NODES, _RATE_WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
-_RATE_WEIGHTS = _RATE_WEIGHTS / _RATE_WEIGHTS.sum()
+_RATE_NODES, _RATE_WEIGHTS = make_hermite_rule(64)
 
 #: Values of f -> log p(y|f), its slope in f and those in theta, at each of them.
 LogDensity = Callable[[Array], tuple[Array, Array, list[Array]]]

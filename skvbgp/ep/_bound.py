@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.alike import log_alike
+from skvbgp._core.gaussian import InducingOutputs
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, average_shared, divide_equally
 from skvbgp._core.parallel import thread_map
@@ -25,7 +26,6 @@ from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Fixpoint, Sites, features_gradient
 from skvbgp.kernels import RBF, Constant, Kernel
 from skvbgp.kernels._by_input import own_hyperparameters
-from skvbgp.kernels._inducing import InducingPrior
 
 #: Prior of the default kernel: median of the variance of f, and std. of its logarithm.
 _VARIANCE = 2.0
@@ -95,7 +95,7 @@ class Problem:
     def prior(self, p: Parameters) -> SparsePrior:
         """The sparse prior of f at the rows."""
         inputs = p.refinement.refine(self.conditional, self.missing)
-        return SparsePrior(InducingPrior(p.kernel, p.Z), inputs, self.approximation)
+        return SparsePrior(InducingOutputs(p.kernel, p.Z), inputs, self.approximation)
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skvbgp._core.gaussian import InducingOutputs
 from skvbgp._core.linalg import Array, triu_congruence
 from skvbgp._core.order import cut_evenly
 from skvbgp._core.parallel import thread_map
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep.expectations import KEPT_EXPONENTIALS, ExpectationGradients, Psi2, psi1, psi1_vjp
-from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.kernels._squared_exponential import SquaredExponential
 
 #: Most rows that one thread works on at a time.
@@ -53,7 +53,7 @@ class RowFeatures:
 
     def __init__(
         self,
-        inducing: InducingPrior,
+        inducing: InducingOutputs,
         inputs: Inputs,
         approximation: str,
         n_kept: int = KEPT_EXPONENTIALS,
@@ -174,7 +174,7 @@ class PriorGradients(NamedTuple):
 class SparsePrior:
     """Features A (n, m), noise (n,) and residual (n,) of all rows, by "dtc" or "fitc"."""
 
-    def __init__(self, inducing: InducingPrior, inputs: Inputs, approximation: str) -> None:
+    def __init__(self, inducing: InducingOutputs, inputs: Inputs, approximation: str) -> None:
         self.inducing = inducing
         self._slices = cut_tiles(len(inputs))
         self._tiles = thread_map(

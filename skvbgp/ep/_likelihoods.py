@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.expectations import make_hermite_rule
+from skvbgp._core.linalg import Array, normalise_logs
 from skvbgp._core.sites import measure_curvature, measure_ratio
 
 #: Scales of the probits that make up the logistic function: their number, and the range that
@@ -29,8 +30,8 @@ _SCALE_RANGE = (0.5, 7.0)
 #: Terms of the density of the scales, which fall as exp(-j^2 h^2 / 2).
 _DENSITY_TERMS = np.arange(1.0, 21.0)
 #: Nodes of the Gauss-Hermite rule of tempered likelihoods, and logarithms of its weights.
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
-_LOG_WEIGHTS = np.log(_WEIGHTS / _WEIGHTS.sum())
+_NODES, _WEIGHTS = make_hermite_rule(64)
+_LOG_WEIGHTS = np.log(_WEIGHTS)
 #: Below this variance of g, slopes at the nodes are exact, and its tilted moments cancel.
 _NARROW = 0.01
 #: Values that are tried.
@@ -154,7 +155,7 @@ def tempered_moments(
 
 def log_probabilities(scores: Array, exclusion: float) -> Array:
     """Logarithms (n, k) of the probabilities of k > 2 classes."""
-    return _normalise(log_ndtr(scores) - exclusion * log_ndtr(-scores))
+    return normalise_logs(log_ndtr(scores) - exclusion * log_ndtr(-scores))
 
 
 def learn_exclusion(scores: Array, codes: NDArray[np.intp], weight: Array | None) -> float:
@@ -165,7 +166,7 @@ def learn_exclusion(scores: Array, codes: NDArray[np.intp], weight: Array | None
     """
     own = np.arange(len(codes)), codes
     holds, fails = log_ndtr(scores), log_ndtr(-scores)
-    logs = np.array([_normalise(holds - exclusion * fails)[own] for exclusion in _EXCLUSIONS])
+    logs = np.array([normalise_logs(holds - exclusion * fails)[own] for exclusion in _EXCLUSIONS])
     counts = np.ones(len(codes)) if weight is None else weight
     best = logs[np.argmax(logs @ counts)]
     lost = best - logs  # (n_exclusions, n)
@@ -173,7 +174,3 @@ def learn_exclusion(scores: Array, codes: NDArray[np.intp], weight: Array | None
     variance = (lost - mean[:, None]) ** 2 @ counts / counts.sum()
     is_close = mean <= _N_ERRORS * np.sqrt(variance / counts.sum())
     return float(_EXCLUSIONS[np.argmax(is_close)])
-
-
-def _normalise(logs: Array) -> Array:
-    return np.asarray(logs - logsumexp(logs, axis=1, keepdims=True))

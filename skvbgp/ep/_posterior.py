@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skvbgp._core.gaussian import InducingOutputs
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import cut
 from skvbgp._core.parallel import parallel_map, thread_map
@@ -13,7 +14,6 @@ from skvbgp.ep._bound import Parameters
 from skvbgp.ep._features import RowFeatures, cut_tiles
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import Likelihood
-from skvbgp.kernels._inducing import InducingPrior
 
 #: Rows of one task of a prediction.
 _TASK_ROWS = 2**13
@@ -23,7 +23,7 @@ _TASK_ROWS = 2**13
 class LatentPosterior:
     """N(mean_j, covariance_j) of the whitened inducing outputs, carried to new rows."""
 
-    inducing: InducingPrior  # of all k problems
+    inducing: InducingOutputs  # of all k problems
     mean: Array  # (k, m)
     covariance: Array  # (k, m, m)
 

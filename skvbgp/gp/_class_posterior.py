@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from skvbgp._core.blockwise import by_task, in_tiles
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, normalise_logs
 from skvbgp._core.order import Index, cut
 from skvbgp._core.scaling import Coordinates
 from skvbgp.base import Gaps
@@ -136,10 +136,7 @@ def mix_log_probabilities(parts: list[Array], belief: Array) -> Array:
 
 def shift_log_odds(log_p: Array, shift: Array | None) -> Array:
     """Log probabilities (..., K) of classes whose odds are multiplied by exp(shift), (K,)."""
-    if shift is None:
-        return log_p
-    shifted = log_p + shift
-    return np.asarray(shifted - logsumexp(shifted, axis=-1, keepdims=True))
+    return log_p if shift is None else normalise_logs(log_p + shift)
 
 
 def scale_rows(X: Array, coordinates: Coordinates) -> Array:

@@ -41,7 +41,7 @@ class Conditional:
     process: Process
     X: Array  # (n, d)
     y: Array  # (n,), or of several outputs (n, m), which are to be split
-    factor: Any  # `Factor` of C (n, n), or what is left of it
+    factor: Any  # `InverseFactor` of C (n, n), another one, or what is left of it
     known: RowNoise | None = None  # what is known of the rows' noise
 
     def split_outputs(self) -> list[Conditional]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, stack_pairs
 from skvbgp._core.order import Index, cut
 from skvbgp._core.parallel import thread_map
 from skvbgp.base import Relevance, pick, share_out
@@ -62,7 +62,7 @@ def _measure_tile_from_all(posterior: NeighbourPosterior, X: Array, near: Index 
     belief = posterior.mixture.weigh(np.column_stack(evidence))
     scaled = posterior.coordinates.scaled(X)
     pairs = [one.gradient(scaled, scale) for one, scale in zip(given, scales, strict=True)]
-    means, variances = (np.stack(parts, axis=1) for parts in zip(*pairs, strict=True))
+    means, variances = stack_pairs(pairs, axis=1)
     return Slopes(belief, means, variances)
 
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import log_ndtr, logsumexp
+from scipy.special import log_ndtr
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, normalise_logs
 from skvbgp.gp._class_process import ClassModel
 from skvbgp.gp._probit_process import Mode, ProbitConditional, ProbitProcess
 from skvbgp.gp._votes import Votes, pair_votes
@@ -34,8 +34,7 @@ class VersusRestLink:
 
     def log_probabilities(self, mean: Array, variance: Array, _: Array) -> Array:
         """Of the classes, (n, K), from means (n, K) and variances (n,)."""
-        log_p = log_ndtr(mean / np.sqrt(self.noise + variance)[:, None])
-        return np.asarray(log_p - logsumexp(log_p, axis=1, keepdims=True))
+        return normalise_logs(log_ndtr(mean / np.sqrt(self.noise + variance)[:, None]))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
 from skvbgp._core.draws import draw_antithetic
 from skvbgp._core.linalg import Array
@@ -59,7 +60,7 @@ def kernel_belief(local_bounds: Array, *, n_samples: int, seed: int) -> KernelBe
 
     (result,) = concurrently(search)  # with one BLAS thread
     m, C = family.unpack(units * result.x)
-    posterior = softmax(m + draws @ C.T).mean(axis=0)
+    posterior = softmax(m + draws @ C.T, axis=1).mean(axis=0)
     moments = _average_exchanges(L, m, C @ C.T, posterior)
     K = len(local_bounds)
     belief = KernelBelief(np.zeros(K), PRIOR_VARIANCE * np.eye(K), np.zeros(K), best + result.value)
@@ -75,7 +76,7 @@ def belief_bound(x: Array, family: AffineGaussian, L: Array, draws: Array) -> tu
     m, C = family.unpack(x)
     half = draws[: len(draws) // 2]
     shift = half @ C.T
-    p = softmax(np.concatenate([m + shift, m - shift]))  # (S, k)
+    p = softmax(np.concatenate([m + shift, m - shift]), axis=1)  # (S, k)
     expected = p @ L  # (S,)
     p *= L - expected[:, None]
     p /= len(draws)  # gradient in the g
@@ -83,14 +84,6 @@ def belief_bound(x: Array, family: AffineGaussian, L: Array, draws: Array) -> tu
     gradient[: len(m)] = p.sum(axis=0)
     kl, dkl = family.kl(x)
     return float(expected.mean()) - kl, gradient - dkl
-
-
-def softmax(g: Array) -> Array:
-    """Rows of probabilities, (S, K)."""
-    p = g - g.max(axis=1, keepdims=True)
-    np.exp(p, out=p)
-    p /= p.sum(axis=1, keepdims=True)
-    return np.asarray(p)
 
 
 def _start(L: Array, family: AffineGaussian) -> Array:

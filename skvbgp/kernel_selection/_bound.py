@@ -26,14 +26,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvbgp._core.evidence import own_evidence, own_log_evidence
-from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.gaussian import InducingOutputs, WhitenedGaussian
 from skvbgp._core.linalg import LOG_2PI, Array, NotPositiveDefiniteError, whiten_bordered
 from skvbgp._core.order import cut
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._categories import ColumnsKernel
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernels import Kernel
-from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.kernels._pairs import Grid, Pairs
 
 #: Logarithms of hyperparameters beyond are not evaluated (X or y may be of any scale).
@@ -44,7 +43,7 @@ _CHUNK_ROWS = 4096
 _MOST_ENTRIES = 2**16
 
 
-class Prior(InducingPrior):
+class Prior(InducingOutputs):
     """The prior of the inducing outputs, and a noise variance."""
 
     def __init__(self, kernel: ColumnsKernel, x: Array, Z: Array, K: Array | None = None) -> None:
@@ -125,7 +124,7 @@ class Evaluation:
         self._K = prior.kernel(X, prior.Z) if K is None else K  # (b, m)
         self._A = self._K @ prior.L_inv.T  # (b, m)
         self._diagonal, self._squares, self._share = prior.kernel.diag(X), y.weight, None
-        n = float(len(y)) if y.weight is None else float(y.weight.sum())
+        n = y.total
         log_noise = factor * n * (LOG_2PI + np.log(prior.noise))
         if y.variance is not None:
             self._share = prior.noise / (prior.noise + y.variance)
@@ -207,13 +206,8 @@ def log_evidence(given: ColumnsKernel, x: Array, pairs: Pairs, y: Targets) -> tu
     """
     kernel, noise = parameters(given, x)
     K, pull_back = pairs.evaluate(kernel)
-    value, dK, d_noise = own_evidence(K, y.y, add_known(noise, y), y.weight, exact=True)
+    value, dK, d_noise = own_evidence(K, y.y, y.add_known(noise), y.weight, exact=True)
     return value, np.append(given.gather(pull_back(dK)), noise * float(d_noise.sum()))
-
-
-def add_known(noise: float, y: Targets) -> float | Array:
-    """The variance of the noise of a single copy of rows."""
-    return noise if y.variance is None else noise + y.variance
 
 
 class Comparison:
@@ -257,5 +251,5 @@ class Comparison:
     ) -> float:
         X, y, Z = self._rows.X, self._y, self._rows.Z
         if Z is None:
-            return own_log_evidence(K, y.y, add_known(noise, y), y.weight, exact=True)
+            return own_log_evidence(K, y.y, y.add_known(noise), y.weight, exact=True)
         return Evaluation(Prior(kernel, x, Z, K_inducing), X, y, K=K).statistics.highest_bound

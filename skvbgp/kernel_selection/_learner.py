@@ -278,7 +278,7 @@ class VBKSLearner(KernelSettings):
             return self.train(fresh, X, y, end_pass)
         fresh = replace(fresh, fits=state.fits, n_screened=state.n_screened)
         search = self._begin(fresh, X, y, state.fits, end_pass)
-        expected = expect_bound(state.bound_per_row, float(y.counts.sum()), share_new)
+        expected = expect_bound(state.bound_per_row, y.total, share_new)
         if (state.Z is None) != (fresh.Z is None):  # bounds are not of one kind
             expected = -np.inf
         chosen = self._choose_again(search, expected)

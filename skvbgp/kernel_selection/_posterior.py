@@ -12,7 +12,7 @@ import numpy as np
 from skvbgp._core.blockwise import in_tiles
 from skvbgp._core.draws import draw_normal
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, stack_pairs
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
@@ -127,7 +127,7 @@ class KernelModel(PickledByFields):
     def _components(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Means and variances (n, S) of every row's y or log y, one column for each draw."""
         of_draw = partial(self._of_draw, include_noise=include_noise)
-        return self._frame.target.unscaled(*self._by_draw(of_draw, stack_draws, X))
+        return self._frame.target.unscaled(*self._by_draw(of_draw, partial(stack_pairs, axis=1), X))
 
     def _by_draw(
         self,
@@ -203,7 +203,7 @@ class KernelModel(PickledByFields):
             f = self._of_draw(prior, X, include_noise=False)
             return self._frame.target.slope_moments(f, *measure_slopes(prior, self._q, X))
 
-        return self._by_draw(of_draw, stack_draws, X)
+        return self._by_draw(of_draw, partial(stack_pairs, axis=1), X)
 
 
 def add_rows(X: Array, y: Targets, model: KernelModel) -> KernelModel:
@@ -312,17 +312,11 @@ class KernelAverage(NamedTuple):
         return mix_joint([m._joint(X, include_noise) for m in self.models], self.weights)
 
 
-def stack_draws(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Means and variances (n, S, ...), from those of each draw."""
-    means, variances = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
-    return means, variances
-
-
 def mix_moments(
     parts: list[tuple[Array, Array]], weights: Array | None = None
 ) -> tuple[Array, Array]:
     """Eq. (15): mean and variance of a mixture of Gaussians, row by row."""
-    means, variances = (np.stack(p) for p in zip(*parts, strict=True))  # (S, n)
+    means, variances = stack_pairs(parts, 0)  # (S, n)
     mean = np.average(means, axis=0, weights=weights)
     return mean, np.average(variances + (means - mean) ** 2, axis=0, weights=weights)
 
@@ -331,7 +325,7 @@ def mix_joint(
     parts: list[tuple[Array, Array]], weights: Array | None = None
 ) -> tuple[Array, Array]:
     """Mean and covariance of a mixture of joint Gaussians."""
-    means, covariances = (np.stack(p) for p in zip(*parts, strict=True))
+    means, covariances = stack_pairs(parts, 0)
     mean = np.average(means, axis=0, weights=weights)
     shifts = means - mean  # (S, n)
     covariances += shifts[:, :, None] * shifts[:, None, :]

@@ -89,7 +89,7 @@ class State:
     def bound_per_row(self) -> float:
         """What the rows that are kept say on average, by the best kernel."""
         assert self.rows is not None
-        return float(np.max(self.local_bounds)) / float(self.rows[1].counts.sum())
+        return float(np.max(self.local_bounds)) / self.rows[1].total
 
     @property
     def frame(self) -> Frame:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial, reduce
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -91,18 +92,12 @@ class DataGradients(NamedTuple):
     nu: Array  # (d,)
     xi: Array  # (d,)
     Z: Array  # (m, d)
-    signal: tuple[float, float]  # in alpha and in alpha^2 + beta
+    signal: Array  # (2,) in alpha and in alpha^2 + beta
     noise: NoiseGradients
 
     def plus(self, other: DataGradients) -> DataGradients:
-        return DataGradients(
-            self.value + other.value,
-            self.nu + other.nu,
-            self.xi + other.xi,
-            self.Z + other.Z,
-            (self.signal[0] + other.signal[0], self.signal[1] + other.signal[1]),
-            self.noise.plus(other.noise),
-        )
+        sums = map(add, self[:-1], other[:-1])
+        return DataGradients._make([*sums, self.noise.plus(other.noise)])
 
 
 class DataTerms:
@@ -160,7 +155,7 @@ class DataTerms:
 
         def backward(group: GroupTerms, pull: Pull) -> DataGradients:
             g = self._backward(group, v, V)
-            return DataGradients(g.value, g.nu, g.xi, g.Z, g.signal, pull(g.covariance()))
+            return DataGradients._make([*g[:-1], pull(g.covariance())])
 
         return [partial(backward, *pair) for pair in self._pairs]
 

@@ -41,10 +41,6 @@ class Rows(Weighted):
     def __len__(self) -> int:
         return len(self.y)
 
-    def add_known(self, variance: float | Array) -> float | Array:
-        """Variances of noise and, where they are known, the rows' own, (n,)."""
-        return variance if self.variance is None else variance + self.variance
-
     def with_pairs(self, coordinates: Coordinates) -> Rows:
         """The same, with what kernels of them have in common at all hyperparameters."""
         return replace(self, pairs=Pairs(coordinates.original(self.X)))

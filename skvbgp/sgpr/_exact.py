@@ -30,7 +30,6 @@ from skvbgp._core.mixture import average_moments
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.pickling import PickledByFields
-from skvbgp.base import Targets
 from skvbgp.kernels._pairs import Pairs
 from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._data import RowIndex, Rows
@@ -120,8 +119,7 @@ class Mixture(PickledByFields):
 
     def faded(self, share: float) -> Mixture:
         """That of the same rows, which count less by a factor."""
-        weight = Targets(self.rows.y, self.rows.weight).faded(share).weight
-        return replace(self, rows=replace(self.rows, weight=weight))
+        return replace(self, rows=self.rows.faded(share))
 
     @cached_property
     def _processes(self) -> list[_Conditional]:

@@ -44,7 +44,7 @@ class GroupGradients(NamedTuple):
     nu: Array  # (d,)
     xi: Array  # (d,)
     Z: Array  # (m, d)
-    signal: tuple[float, float]
+    signal: Array  # (2,)
     covariance: Callable[[], Array]  # that of C, (n,) or (n, n), which not all ask for
 
 
@@ -135,7 +135,7 @@ def _sum_up(
     penalty: float,
     alpha: float,
     second: float,
-) -> tuple[float, tuple[float, float], Callable[[], Array]]:
+) -> tuple[float, Array, Callable[[], Array]]:
     """F, and its gradients in the signal and in C.
 
     Given f = E[K v] and, of G = E[K V K' + K~], the penalty tr(C^-1 G), a part ``moment`` in the
@@ -154,7 +154,7 @@ def _sum_up(
         weighed += second * precision.weigh(moment, *factors())
         return covariance_vjp(precision, weighed)
 
-    return float(value), (fit, -0.5 * penalty), covariance
+    return float(value), np.array([fit, -0.5 * penalty]), covariance
 
 
 class ClosedFormGroup:

@@ -76,11 +76,6 @@ class Rows(Weighted):
         return Rows(self.X, self.y, self.counts * self.share(noise_variance) ** power)
 
     @property
-    def total(self) -> float:
-        """Number of rows, each as often as it counts."""
-        return float(len(self)) if self.weight is None else float(np.sum(self.weight))
-
-    @property
     def target(self) -> Array:
         """sqrt(w) y, (n,)."""
         return self.y if self.weight is None else np.sqrt(self.weight) * self.y

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from skvbgp._core.gaussian import InducingOutputs
 from skvbgp.ep._features import SparsePrior
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._schedules import Schedule
 from skvbgp.kernels import RBF, Constant
-from skvbgp.kernels._inducing import InducingPrior
 
 APPROXIMATIONS = ["dtc", "fitc"]
 VARIANCE, LENGTH_SCALE = 1.7, np.array([0.8, 1.3])
@@ -35,5 +35,5 @@ def small_prior(approximation="dtc", n=8, m=4, *, uncertain=True, kernel=KERNEL)
     """Prior of the rows of `small_inputs`."""
     Z = np.random.default_rng(1).standard_normal((m, 2))
     return SparsePrior(
-        InducingPrior(kernel, Z), small_inputs(n, uncertain=uncertain), approximation
+        InducingOutputs(kernel, Z), small_inputs(n, uncertain=uncertain), approximation
     )

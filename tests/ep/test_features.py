@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skvbgp._core.gaussian import InducingOutputs
 from skvbgp.ep import _features
 from skvbgp.ep._features import TILE_ROWS, SparsePrior, cut_tiles
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._posterior import LatentPosterior
 from skvbgp.kernels import RBF, Constant, Linear, Matern
-from skvbgp.kernels._inducing import InducingPrior
 from tests.derivatives import numerical_gradient
 from tests.ep.problems import (
     APPROXIMATIONS,
@@ -70,11 +70,11 @@ def test_gradients(approximation, uncertain, rng):
         variance = inputs.variance.copy()
         if s is not None:
             variance[2:] = s
-        inducing = InducingPrior(KERNEL.with_theta(theta), Z)
+        inducing = InducingOutputs(KERNEL.with_theta(theta), Z)
         prior = SparsePrior(inducing, Inputs(mean, variance), approximation)
         return np.sum(d_A * prior.A) + d_noise @ prior.noise + d_residual @ prior.residual
 
-    prior = SparsePrior(InducingPrior(KERNEL, Z), inputs, approximation)
+    prior = SparsePrior(InducingOutputs(KERNEL, Z), inputs, approximation)
     g = prior.vjp(lambda rows: d_A[rows], d_noise, d_residual)
     # the jitter follows the kernel's diagonal, which the gradient in its variance leaves out
     assert_allclose(g.theta, numerical_gradient(lambda x: value(theta=x), KERNEL.theta), atol=1e-6)
@@ -93,10 +93,10 @@ def test_gradients_for_other_kernels(approximation, kernel, rng):
     d_A, d_noise, d_residual = rng.standard_normal((n, m)), *rng.standard_normal((2, n))
 
     def value(theta):
-        prior = SparsePrior(InducingPrior(kernel.with_theta(theta), Z), inputs, approximation)
+        prior = SparsePrior(InducingOutputs(kernel.with_theta(theta), Z), inputs, approximation)
         return np.sum(d_A * prior.A) + d_noise @ prior.noise + d_residual @ prior.residual
 
-    prior = SparsePrior(InducingPrior(kernel, Z), inputs, approximation)
+    prior = SparsePrior(InducingOutputs(kernel, Z), inputs, approximation)
     g = prior.vjp(lambda rows: d_A[rows], d_noise, d_residual)
     assert_allclose(g.theta, numerical_gradient(value, kernel.theta), atol=1e-6)
 
@@ -124,7 +124,7 @@ def test_tiles_change_nothing(monkeypatch, rng):
 
 def test_predictive_moments_average_over_the_input(rng):
     """Mean and variance of f for uncertain rows, by Gauss-Hermite sums of certain ones."""
-    inducing = InducingPrior(KERNEL, rng.standard_normal((4, 2)))
+    inducing = InducingOutputs(KERNEL, rng.standard_normal((4, 2)))
     root = rng.standard_normal((4, 4)) / 3.0
     predictor = LatentPosterior(inducing, rng.standard_normal((1, 4)), (root @ root.T)[None])
     inputs = small_inputs()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from skvbgp._core.gaussian import InducingOutputs
 from skvbgp.ep._features import SparsePrior
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import Probit
@@ -11,7 +12,6 @@ from skvbgp.ep._posterior import LatentPosterior
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Fixpoint, SitePosterior, Sites, match_sites
 from skvbgp.kernels import RBF, Constant
-from skvbgp.kernels._inducing import InducingPrior
 from tests.ep.problems import (
     APPROXIMATIONS,
     JITTER,
@@ -45,7 +45,7 @@ def sixty():
 @pytest.mark.parametrize("schedule", [PARALLEL, SEQUENTIAL], ids=lambda s: s.name)
 def test_dtc_at_the_rows_is_dense_ep(sixty, schedule):
     X, t, kernel = sixty
-    prior = SparsePrior(InducingPrior(kernel, X), certain(X), "dtc")
+    prior = SparsePrior(InducingOutputs(kernel, X), certain(X), "dtc")
     fixpoint = schedule.run(t, prior, Sites.vague(60), TOL)
     tau, nu, mu, Sigma, evidence = oracles.dense_ep(kernel(X), t, oracles.tilted_probit)
     q = fixpoint.posterior
@@ -107,7 +107,7 @@ def test_oscillating_sites_are_damped():
     """Separable classes and a large variance of f: undamped, it would take 133 passes."""
     X = np.random.default_rng(0).standard_normal((60, 2))
     t = np.where(X.sum(axis=1) > 0.0, 1.0, -1.0)
-    prior = SparsePrior(InducingPrior(Constant(300.0) * RBF(4.0), X[:10]), certain(X), "dtc")
+    prior = SparsePrior(InducingOutputs(Constant(300.0) * RBF(4.0), X[:10]), certain(X), "dtc")
     parallel = PARALLEL.run(t, prior, Sites.vague(60), 1e-9)
     sequential = SEQUENTIAL.run(t, prior, Sites.vague(60), 1e-9)
     assert parallel.converged and parallel.n_iter < 50
@@ -118,7 +118,7 @@ def test_damping_decreases_once_the_sites_creep():
     """Where some moves repeat and others are taken back: with the smallest step, 54 passes."""
     X = np.random.default_rng(0).standard_normal((100, 4))
     t = np.where(X[:, :3].sum(axis=1) > 2.5, 1.0, -1.0)
-    prior = SparsePrior(InducingPrior(Constant(100.0) * RBF(4.0), X[:20]), certain(X), "dtc")
+    prior = SparsePrior(InducingOutputs(Constant(100.0) * RBF(4.0), X[:20]), certain(X), "dtc")
     run = PARALLEL.run(t, prior, Sites.vague(100), 1e-9)
     assert run.converged and run.n_iter < 45
 
@@ -154,8 +154,8 @@ def test_a_row_that_carries_no_information():
     """Far from every inducing input the features vanish: the site is vague, log Z is log 1/2."""
     kernel = Constant(2.0) * RBF(1.0)
     X = np.array([[0.0], [1e3]])
-    prior = SparsePrior(InducingPrior(kernel, X[:1]), certain(X), "dtc")
-    alone = SparsePrior(InducingPrior(kernel, X[:1]), certain(X[:1]), "dtc")
+    prior = SparsePrior(InducingOutputs(kernel, X[:1]), certain(X), "dtc")
+    alone = SparsePrior(InducingOutputs(kernel, X[:1]), certain(X[:1]), "dtc")
     both = PARALLEL.run(np.array([1.0, 1.0]), prior, Sites.vague(2), TOL)
     one = PARALLEL.run(np.array([1.0]), alone, Sites.vague(1), TOL)
     assert_allclose(both.log_evidence, one.log_evidence + np.log(0.5))
@@ -166,7 +166,7 @@ def test_a_row_that_carries_no_information():
 def test_extreme_variances_of_f(variance):
     X = np.linspace(-1.0, 1.0, 9)[:, None]
     t = np.where(np.arange(9) % 4 < 2, 1.0, -1.0)
-    prior = SparsePrior(InducingPrior(Constant(variance) * RBF(0.5), X), certain(X), "dtc")
+    prior = SparsePrior(InducingOutputs(Constant(variance) * RBF(0.5), X), certain(X), "dtc")
     fixpoint = PARALLEL.run(t, prior, Sites.vague(9), 1e-8)
     q = fixpoint.posterior
     assert fixpoint.converged

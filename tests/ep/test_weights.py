@@ -9,11 +9,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
 from skvbgp import EPDTCClassifier
+from skvbgp._core.gaussian import InducingOutputs
 from skvbgp.ep._bound import Objective, make_vague, solve
 from skvbgp.ep._features import SparsePrior
 from skvbgp.ep._inputs import InputModel
 from skvbgp.ep._sites import Sites
-from skvbgp.kernels._inducing import InducingPrior
 from tests.derivatives import assert_slopes
 from tests.ep.cases import make_labels
 from tests.ep.problems import (
@@ -52,7 +52,7 @@ def say(model, X):
 @schedules
 def test_equal_rows_have_equal_sites(approximation, schedule):
     inputs, Z = small_inputs(), np.random.default_rng(1).standard_normal((4, 2))
-    inducing, t = InducingPrior(KERNEL, Z), small_labels(inputs)
+    inducing, t = InducingOutputs(KERNEL, Z), small_labels(inputs)
     prior = SparsePrior(inducing, inputs, approximation)
     weighted = schedule.run(t, prior, Sites.vague(8), TOL, REPETITIONS.astype(float))
     prior = SparsePrior(inducing, inputs.rows(REPEATED), approximation)

@@ -10,14 +10,15 @@ is missing. See :ref:`hybrid-bound`.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from skvbgp._core.gaussian import InducingOutputs
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
+from skvbgp.ep._features import PriorGradients
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep.expectations import ExpectationGradients, Psi2, psi1, psi1_vjp
-from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.kernels._squared_exponential import SquaredExponential
 
 
@@ -27,7 +28,7 @@ class LatentFeatures:
     The kernel has unit variance.
     """
 
-    def __init__(self, inducing: InducingPrior, latents: Inputs) -> None:
+    def __init__(self, inducing: InducingOutputs, latents: Inputs) -> None:
         self.inducing, self.latents = inducing, latents
         se = SquaredExponential.of(inducing.kernel, inducing.Z.shape[1])
         self._length_scale = se.length_scale
@@ -87,15 +88,6 @@ class ColumnMoments:
         return part.mu, part.s
 
 
-class BoundGradients(NamedTuple):
-    """Gradients of the bound, for fixed weights and shifts."""
-
-    theta: Array  # (Q,) log length scales
-    Z: Array  # (m, Q)
-    mean: Array  # (n, Q)
-    variance: Array  # (n, Q)
-
-
 class CollapsedBound:
     """log of the integral of p(v_j) exp E_q(x)[sum_i nu_ij f_ij - tau_ij f_ij^2 / 2], by column.
 
@@ -132,7 +124,7 @@ class CollapsedBound:
         """Derivatives (p,) in the logarithm of a factor of w, and of one of r."""
         return np.einsum("pab,pab->p", self._B, self._H) - 0.5 * self._total, self._fit
 
-    def vjp(self, weight: Array) -> BoundGradients:
+    def vjp(self, weight: Array) -> PriorGradients:
         """Gradients of ``weight @ value``."""
         features, inducing = self._features, self._features.inducing
         H = weight[:, None, None] * self._H
@@ -140,4 +132,4 @@ class CollapsedBound:
         part = features.vjp(d_A, self._w, H)
         LtdL = -(d_A.T @ features.A) - 2.0 * np.einsum("pab,pbc->ac", H, self._B)
         theta, d_Z = inducing.vjp(LtdL)
-        return BoundGradients(theta + part.log_length_scale, d_Z + part.Z, part.mu, part.s)
+        return PriorGradients(theta + part.log_length_scale, d_Z + part.Z, part.mu, part.s)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.gaussian import kl_terms
+from skvbgp._core.gaussian import InducingOutputs, kl_terms
 from skvbgp._core.linalg import Array
 from skvbgp.base import pick
 from skvbgp.ep._likelihoods import Likelihood
@@ -27,7 +27,6 @@ from skvbgp.ep.hybrid._bound import CollapsedBound, LatentFeatures
 from skvbgp.ep.hybrid._columns import CompletedRows
 from skvbgp.ep.hybrid._recognition import Recognition, RowLatents
 from skvbgp.kernels import RBF
-from skvbgp.kernels._inducing import InducingPrior
 
 #: Largest number of passes of EP over its sites.
 _MAX_EP_ITER = 500
@@ -74,7 +73,7 @@ class HybridParameters:
 
     def features(self, rows: CompletedRows) -> LatentFeatures:
         """Those of the latents of training rows."""
-        inducing = InducingPrior(self.kernel, self.Z, _NUGGET)
+        inducing = InducingOutputs(self.kernel, self.Z, _NUGGET)
         return LatentFeatures(inducing, self.recognition.latents(rows))
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
+from skvbgp._core.gaussian import InducingOutputs
 from skvbgp._core.linalg import Array
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import Likelihood
 from skvbgp.ep.hybrid._bound import ColumnMoments, LatentFeatures
 from skvbgp.ep.hybrid._columns import ColumnModel
 from skvbgp.ep.hybrid._objective import HybridData, HybridParameters
-from skvbgp.kernels._inducing import InducingPrior
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class HybridPosterior:
     columns: ColumnModel
     parameters: HybridParameters
     likelihood: Likelihood  # of binary columns and labels
-    inducing: InducingPrior  # of the parameters
+    inducing: InducingOutputs  # of the parameters
     mean: Array  # (p, m)
     covariance: Array  # (p, m, m)
 

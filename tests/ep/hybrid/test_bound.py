@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
+from skvbgp._core.gaussian import InducingOutputs
 from skvbgp._optim.ascent import go_on
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.ep import Psi2
@@ -22,7 +23,6 @@ from skvbgp.ep.hybrid._objective import (
 )
 from skvbgp.ep.hybrid._posterior import HybridPosterior
 from skvbgp.kernels import RBF
-from skvbgp.kernels._inducing import InducingPrior
 from tests.derivatives import assert_slopes, numerical_gradient
 from tests.ep.hybrid.problems import JITTER, LENGTH_SCALE, dense_arguments, small_problem
 from tests.ep.problems import PARALLEL
@@ -90,7 +90,7 @@ def test_certain_latents_have_the_evidence_of_ep(rng):
     t = np.where(rng.uniform(size=(n, 1)) < 0.5, 1.0, -1.0)
     mu, Z = rng.standard_normal((n, 2)), rng.standard_normal((3, 2))
     features = LatentFeatures(
-        InducingPrior(RBF(LENGTH_SCALE), Z, 1e-4), Inputs(mu, np.zeros((n, 2)))
+        InducingOutputs(RBF(LENGTH_SCALE), Z, 1e-4), Inputs(mu, np.zeros((n, 2)))
     )
     sites = ColumnSites.vague(t).refresh(t, features, np.array([1.3]), PARALLEL, 1e-12)
     bound = CollapsedBound(features, 1.3**2 * sites.tau, 1.3 * sites.nu)
@@ -127,7 +127,7 @@ def test_gradient_in_free_latents(rng):
 
     def bound(mu, s, Z, w=w, r=r, theta=None):
         kernel = RBF(LENGTH_SCALE) if theta is None else RBF(LENGTH_SCALE).with_theta(theta)
-        features = LatentFeatures(InducingPrior(kernel, Z, 1e-4), Inputs(mu, s))
+        features = LatentFeatures(InducingOutputs(kernel, Z, 1e-4), Inputs(mu, s))
         return CollapsedBound(features, w, r)
 
     def value(*arguments, **options):
