@@ -9,6 +9,7 @@ from skvbgp._core import copies
 from skvbgp._core.copies import (
     extra_log_dets,
     find_equal,
+    join_origins,
     make_keys,
     noise_log_density,
     own_gradient,
@@ -90,3 +91,8 @@ def test_keys_do_not_depend_on_the_order_in_memory(rng):
     X, y = rng.normal(size=(6, 2)), rng.normal(size=(6, 2))
     keys = make_keys(np.asfortranarray(X), np.asfortranarray(y))
     assert_array_equal(keys, make_keys(X, y))
+
+
+def test_rows_that_are_gone_stay_so_behind_others():
+    found = join_origins(np.array([0, -1, 0]), 1, np.array([-1, 1, 0]), 2)
+    assert_array_equal(found, [0, -1, 0, -1, 2, 1])

@@ -6,6 +6,11 @@ from numpy.testing import assert_allclose
 from skvbgp._core.mixture import NormalMixture
 
 
+def test_noise_adds_to_the_variances():
+    given = NormalMixture(np.zeros((2, 1)), np.array([[1.0], [3.0]]), np.ones((1, 1)))
+    assert_allclose(given.with_noise(np.array([0.0, 16.0])).std, [[1.0], [5.0]])
+
+
 def test_errors_of_another_shape(rng):
     """Literally: every component is a mixture, whose parts follow those of the others."""
     weights = rng.dirichlet(np.ones(3), 5)

@@ -45,6 +45,11 @@ def test_training_rows_find_their_own_block(rng, n_blocks):
     assert_array_equal(partition.lookup(X), labels)
 
 
+def test_places_between_blocks_are_of_the_nearer_one():
+    partition, _ = balanced_partition(np.array([[0.0], [1.0], [3.0], [4.0]]), 2)
+    assert_array_equal(partition.lookup(np.array([[1.9], [2.1]])), [0, 1])
+
+
 def test_centers_are_the_means_of_the_blocks(rng):
     X = rng.normal(size=(200, 3))
     partition, labels = balanced_partition(X, 6)

@@ -89,6 +89,11 @@ def test_columns_that_have_been_constant_get_a_unit_from_later_rows(rng):
             before.filled(known, X * [1.0, huge, 1.0])
 
 
+def test_columns_whose_spread_is_one_keep_it():
+    known = np.array([[-1.0], [1.0]])
+    assert_array_equal(Coordinates.of(known).filled(known, 9.0 * known).scale, 1.0)
+
+
 def test_one_row():
     summary = RunningScale.of(np.array([[2.0, -3.0]]))
     assert_array_equal(summary.mean, [2.0, -3.0])
