@@ -126,11 +126,9 @@ class PredictsDistributions:
         n_samples = as_count(n_samples, "n_samples", least=0)
         check_is_fitted(self)
         if self._joins:
-            X, known = self._fill(self._check_inputs(X), None)
+            X = self._check_inputs(X)
             with single_blas_thread:
                 mean, cov = self._posterior().joint_outputs(X, include_noise)
-            if known is not None:
-                cov.flat[:: len(cov) + 1] += known.ravel()
             joint = draw_normal(mean, cov, n_samples, check_random_state(random_state))
             return joint.reshape(len(X), -1, n_samples)
         mean, cov = self.predict(X, return_cov=True, include_noise=include_noise)
