@@ -87,6 +87,13 @@ def test_draws_ask_one_posterior(monkeypatch):
     assert len(made) == 1
 
 
+def test_known_noise_adds_to_the_diagonal_of_covariances():
+    model = SVBSSGPRegressor(3, max_iter=2, random_state=0).fit(*make_data(20))
+    places, y_var = make_data(4)[0], np.array([0.0, 1.0, 4.0, 9.0])
+    (_, plain), (_, cov) = (model.predict(places, return_cov=True, y_var=v) for v in (None, y_var))
+    assert_allclose(cov - plain, np.diag(y_var), atol=1e-12)
+
+
 @pytest.mark.parametrize("bad", [0.0, 1.0, np.nan, [0.5, 2.0], [], [[0.5]], "median"])
 def test_what_is_no_probability_is_refused(fitted, bad):
     model, places = fitted

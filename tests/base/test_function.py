@@ -19,3 +19,8 @@ def test_a_category_matters_as_much_as_a_number_of_the_same_effect():
         predict=lambda X: np.tile(X.sum(axis=1), (2, 1)),
     )
     assert_allclose(found.mean, [0.5, 0.5], atol=0.02)
+
+
+def test_outputs_say_independently_what_matters():
+    found = Relevance.average([Relevance(np.array([0.5, 0.5]), np.array([0.3, 0.4]))] * 4)
+    assert_allclose(found, [[0.5, 0.5], [0.15, 0.2]])

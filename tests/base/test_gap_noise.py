@@ -127,11 +127,14 @@ def test_slopes_are_those_of_the_function(rng):
     assert slopes[1] < 0.05
 
 
-def test_slopes_are_in_squared_units_of_the_target(rng):
+@pytest.mark.parametrize("share", [0.0, 4.0])
+def test_slopes_are_in_squared_units_of_the_target(share, rng):
+    """And so is known noise, in half of the rows a share in the variance of y."""
     X, y = make_data(60, rng)
+    variance = share * np.var(y) * rng.integers(0, 2, 60)
     one, other = (
-        GapNoise.learn(GivenRows.of(X, target, None, None), learns=True, owners=()).slopes
-        for target in (y, 8.0 * y + 3.0)
+        GapNoise.learn(GivenRows.of(X, *given), learns=True, owners=()).slopes
+        for given in ((y, None, variance), (8.0 * y + 3.0, None, 64.0 * variance))
     )
     assert_allclose(other, 64.0 * one, rtol=1e-5)
 

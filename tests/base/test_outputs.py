@@ -176,6 +176,7 @@ def test_counts(data):
 
 
 def test_draws_have_the_moments_of_every_output(data):
+    """Which are independent."""
     X, Y, T = data
     for model in (REGRESSORS[0], DECOUPLED[0]):
         fitted = clone(model).fit(X, Y)
@@ -183,6 +184,7 @@ def test_draws_have_the_moments_of_every_output(data):
         draws = fitted.sample_y(T, 4000, random_state=1)
         assert_allclose(draws.mean(axis=2), mean, rtol=0.0, atol=0.1 * std.max())
         assert_allclose(draws.std(axis=2), std, rtol=0.1)
+        assert_allclose(np.corrcoef(draws[0]), np.eye(3), atol=0.1)
 
 
 def test_covariance_of_frequencies_of_every_output(data):
