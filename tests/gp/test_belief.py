@@ -118,6 +118,13 @@ def test_mixture_moments(parts, include_noise):
         assert_allclose([mean[i], variance[i]], expected)
 
 
+def test_what_is_added_to_the_noise_is_not_calibrated(parts):
+    mixture = Mixture((None,) * 3, np.zeros(3), 0.0, calibration=2.0)
+    noisier = replace(mixture, extra_noise=0.5)
+    plain, more = (one.mix(parts, include_noise=True)[1] for one in (mixture, noisier))
+    assert_allclose(more - plain, 0.5)
+
+
 @pytest.mark.parametrize("draw", ["standard_normal", "standard_cauchy"])
 def test_intervals_hold_what_they_promise(draw):
     """Also where errors are so heavy-tailed that the normal density has no best scale."""
@@ -142,6 +149,14 @@ def test_rows_that_are_exact_do_not_make_a_few_others_unthinkable(error, expecte
 def test_calibration_of_rows_that_are_predicted_exactly():
     parts = LocalMoments(*np.ones((4, 20, 1)))
     assert calibrate(Mixture((None,), np.zeros(1), 0.0), parts, np.ones(20)) > 0.0
+
+
+def test_calibration_counts_errors_as_often_as_their_rows():
+    """Small ones often, so that it is small."""
+    z = stats.norm.ppf((np.arange(40) + 0.5) / 40)
+    parts, weight = LocalMoments(*np.ones((4, 40, 1))), np.where(np.abs(z) > 1.0, 1.0, 9.0)
+    found = calibrate(Mixture((None,), np.zeros(1), 0.0), parts, 1.0 + np.sqrt(2.0) * z, weight)
+    assert_allclose(found, np.average(z**2, weights=weight))
 
 
 def test_rank_is_a_density_which_a_single_row_does_not_decide():

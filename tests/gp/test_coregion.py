@@ -150,8 +150,14 @@ def test_covariance_of_rows(rng):
     assert_allclose(covariance.curvature(X), np.hstack([curvature, np.zeros((7, 3))]), rtol=1e-12)
 
 
-def test_outputs_are_as_far_apart_as_their_correlation_says():
-    coregion = Coregion((0.3, 0.9, -0.2), (0.0, 0.0))
+def test_prior_at_a_place_has_the_variance_of_the_kernel(rng):
+    process, (X, _) = make_process(2, gaussian=True), make_rows(rng, 5, 2)
+    assert_allclose(process.average_prior(X), 1.3 * process.coregion.B)
+
+
+@pytest.mark.parametrize("entry", [0.9, -0.9])
+def test_outputs_are_as_far_apart_as_their_correlation_says(entry):
+    coregion = Coregion((0.3, entry, -0.2), (0.0, 0.0))
     B = coregion.B
     expected = -np.log(B[0, 1] ** 2 / B[0, 0] / B[1, 1])
     assert_allclose(np.sum(coregion.distances**2), expected, rtol=1e-10)

@@ -1,5 +1,7 @@
 """Missing entries of X, which are uncertain inputs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -14,6 +16,7 @@ from skvbgp import VBGPClassifier, VBGPRegressor
 from skvbgp.base import Gaps
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._rows import Rows
 from skvbgp.kernels import RBF, Matern
 from tests.derivatives import numerical_gradient
 from tests.gaps import make_data
@@ -113,6 +116,32 @@ def test_rows_left_out_have_the_noise_of_their_gaps(rng):
         assert_allclose((mean[i], std[i]), (expected[0], expected_std[0]), rtol=1e-7)
 
 
+def test_copies_that_stay_know_as_little_as_their_gaps_let_them(rng):
+    """A row that counts three times, left out once, is predicted by one that counts twice."""
+    X, y = make_data(40, rng)
+    weight = np.ones(40)
+    weight[np.flatnonzero(np.isnan(X[:, 1]))[0]] = 3.0
+    posterior = make_model().fit(X, y, sample_weight=weight)._state.posterior
+    rows, (index,) = posterior.rows, np.nonzero(posterior.rows.weight == 3.0)
+    fewer = rows.noise.sharing(np.minimum(rows.weight, 2.0))
+    expected = replace(posterior, rows=Rows.around(rows.X, rows.y, fewer)).measure(rows.X[index])
+    found = posterior.leave_out(index, np.array([2.0]))
+    assert_allclose(found.mean, expected.mean, atol=1e-5)
+
+
+def test_gaps_add_as_much_as_the_scale_at_a_place_says(rng):
+    X, y = make_data(80, rng)
+    model = make_model(learn_hyperparameters=True, max_iter=3, n_neighbors=20).fit(X, y)
+    posterior, places = model._state.posterior, np.array([[0.3, np.nan, 0.0]])
+    filled, variance = posterior.gaps.fill(places)
+    found, plain = posterior.measure(places), posterior.measure(filled)
+    for c, process in enumerate(posterior.mixture.processes):
+        scale = found.noise[0, c] / process.noise
+        assert abs(np.log(scale)) > 1e-3
+        added = found.variance[0, c] - plain.variance[0, c]
+        assert_allclose(added, scale * variance[0] @ process.slopes, rtol=1e-8)
+
+
 @pytest.mark.thorough
 def test_predictions_are_better_than_behind_imputers(rng):
     X, y = make_data(160, rng)
@@ -139,6 +168,17 @@ def test_slopes_of_inputs_without_gaps_are_measured(rng):
         error = np.abs(mean - t) / wide
         assert 0.9 < np.mean(error < 1.96) < 0.99
         assert 0.55 < np.mean(error < 1.0) < 0.8  # .68, and more of what is no normal
+
+
+def test_gaps_that_no_row_had_add_what_the_other_inputs_leave_open(rng):
+    X, y = make_data(60, rng, share=0.0)
+    model, gaps = make_model(normalize_y=False).fit(X, y), Gaps.of(X)
+    places = np.array([[0.3, np.nan, 0.0]])
+    filled, variance = gaps.fill(places)
+    wide, std = (model.predict(T, return_std=True)[1] for T in (places, filled))
+    assert 0.1 < variance[0, 1] < 0.6
+    expected = variance[:, 1] * gaps.measure_slope(1, X, model.predict)
+    assert_allclose(wide**2 - std**2, expected, rtol=1e-6)
 
 
 def test_stream_knows_gaps_as_a_fit_does(rng):
@@ -276,6 +316,29 @@ def test_weights_count_classes_of_rows_with_gaps(rng):
     model = VBGPClassifier(RBF(2.0), learn_hyperparameters=False)
     weighted = clone(model).fit(X, y, sample_weight=weight).predict_proba(X)
     assert_allclose(weighted, model.fit(X[index], y[index]).predict_proba(X), rtol=1e-8)
+
+
+def test_units_of_inputs_do_not_matter_to_classes_of_rows_with_gaps(rng):
+    (X, y), (T, _) = make_classes(60, rng, share=0.0), make_data(9, rng)
+    one, other = (
+        VBGPClassifier(RBF(units), learn_hyperparameters=False)
+        .fit(X * units, y)
+        .predict_proba(T * units)
+        for units in (np.ones(3), np.array([1.0, 1000.0, 0.1]))
+    )
+    assert_allclose(other, one, rtol=1e-6)
+
+
+def test_far_away_classes_are_as_uncertain_as_before_with_gaps_too(rng):
+    posterior = (
+        VBGPClassifier(RBF(1.0), learn_hyperparameters=False)
+        .fit(*make_classes(40, rng))
+        ._state.posterior
+    )
+    place = np.array([1e3, 0.0, 0.0])
+    ((_, expected),) = posterior._measure(np.array([[*place, 0.0, 0.0, 0.0]]))
+    ((_, variance),) = posterior._measure(np.array([[*place, 0.0, 0.7, 0.0]]))
+    assert_allclose(variance, expected)
 
 
 def test_a_pipeline_passes_gaps_on(rng):

@@ -11,8 +11,9 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp import VBGPRegressor, _rows, _sum
 from skvbgp.gp._belief import Predicted
-from skvbgp.gp._inducing import GlobalPart
+from skvbgp.gp._inducing import GlobalPart, SumPosterior
 from skvbgp.gp._mixture import LocalMoments, Mixture
+from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows
@@ -116,6 +117,19 @@ def test_draws_have_its_moments_where_jitter_is_more_than_what_is_open(rng):
     places = np.vstack([rows.X[40:43], rows.X[40:43] + [2.0, 0.5]])
     draws = part.draw(4000, np.random.RandomState(0))
     assert_allclose(np.var(draws(places), axis=1), part.moments(places)[1], rtol=0.15)
+
+
+def test_covariances_and_draws_are_those_of_both_parts(rng):
+    """Calibrated together."""
+    part, rows = make_part(rng)
+    mixture = Mixture.of(Process((0.5 * RBF(1.0)).bind(2), 0.04, np.inf))
+    given = replace(mixture, calibration=4.0), part.subtract(rows), *FRAME, np.ones(2), 60
+    posterior, places = SumPosterior(*given, shared=part), rows.X[:4] + 0.3
+    covariance = posterior.joint(places, include_noise=False)[1]
+    local = NeighbourPosterior(*given).joint(places, include_noise=False)[1]
+    assert_allclose(covariance, local + 4.0 * part.covariance(places), rtol=1e-6)
+    draws = posterior.draw_functions(500, np.random.RandomState(0))(places)
+    assert_allclose(draws.std(axis=1), np.sqrt(np.diagonal(covariance)), rtol=0.15)
 
 
 @pytest.mark.parametrize("n_groups", [1, 3])

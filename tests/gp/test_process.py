@@ -169,6 +169,8 @@ def test_rows_are_added_to_what_others_say(rng, n_outputs, with_noise):
     found, expected = process.extend(first, X, y, known), process.factorise(X, y, known)
     assert_allclose(found.L_inv, expected.L_inv, rtol=1e-6, atol=1e-8)
     assert_allclose(found.scale.evidence, expected.scale.evidence, rtol=1e-8)
+    again = process.extend(found, X, 2.0 * y, known)  # by none
+    assert_allclose(again.weights, 2.0 * found.weights)
 
 
 def test_rows_that_rounding_does_not_let_add_are_factorised_with_all(rows):
@@ -293,6 +295,16 @@ def test_gradient_of_the_evidence_of_weighted_rows(process, rows, known):
     assert_allclose(process.evidence(*rows, known)[1], numeric, rtol=1e-5, atol=1e-6)
 
 
+def test_gradient_of_the_evidence_of_several_targets(rows, known, rng):
+    """Of weighted rows with gaps."""
+    known = replace(known, inputs=rng.exponential(size=(12, 1)))
+    process, Y = replace(PROCESSES[-1], slopes=(0.5,)), rng.standard_normal((12, 3))
+    numeric = numerical_gradient(
+        lambda x: process.with_vector(x).evidence(rows[0], Y, known)[0], process.vector
+    )
+    assert_allclose(process.evidence(rows[0], Y, known)[1], numeric, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("process", PROCESSES, ids=repr)
 def test_predictions_from_weighted_rows_are_those_from_repeated_ones(process, rows, known, rng):
     K, X, y = repeat(process, rows, known)
@@ -334,7 +346,10 @@ def test_a_row_of_much_noise_says_nothing(rows):
     X, y = rows
     known = RowNoise(np.ones(12), np.append(np.full(11, 0.0), 1e12))
     gaussian = Process(PROCESSES[0].kernel, PROCESSES[0].noise, np.inf)
-    found = gaussian.factorise(X, y, known).moments(X + 0.1)
+    given = gaussian.factorise(X, y, known)
+    in_blocks = gaussian.factorise_in_blocks(X, y, known)
+    assert_allclose(in_blocks.weights, given.weights, rtol=1e-6)
+    found = given.moments(X + 0.1)
     expected = gaussian.factorise(X[:-1], y[:-1]).moments(X + 0.1)
     assert_allclose(found.mean, expected.mean, rtol=1e-6)
     assert_allclose(found.variance, expected.variance, rtol=1e-6)

@@ -125,6 +125,12 @@ def test_rows_in_chunks_keep_their_noise(rng):
     assert_array_equal(merged.weight[np.argsort(merged.y)], 2.0 * rows.weight)
 
 
+def test_rows_without_gaps_have_none_behind_rows_with_some():
+    gaps = RowNoise(np.ones(2), np.zeros(2), np.array([[0.3, 0.0], [0.0, 0.7]]))
+    joined = RowNoise.joined([(gaps, 2), (RowNoise.plain(1), 1), (None, 1)])
+    assert_array_equal(joined.inputs, [[0.3, 0.0], [0.0, 0.7], [0.0, 0.0], [0.0, 0.0]])
+
+
 def test_rows_that_differ_are_told_apart_without_a_copy(rng):
     X, y = rng.standard_normal((50, 3)), rng.standard_normal(50)
     assert not _may_repeat(X, y)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp.gp._rows import Rows, cut_groups, draw_groups, weigh_inputs
+from skvbgp.gp._rows import Rows, average_weights, cut_groups, draw_groups, weigh_inputs
 from skvbgp.kernels import RBF, Constant, Linear, Matern
 from tests.gp.cases import make_classes, small, small_classifier
 
@@ -32,6 +32,13 @@ def test_adding_rows_leaves_the_others_as_they_were(rng):
     assert len(before) == 4
 
 
+def test_rows_are_those_that_there_were_when_they_came():
+    X, y = np.zeros((4, 2)), np.zeros(4)
+    rows = Rows().plus(X, y)
+    X[:], y[:] = 1.0, 1.0
+    assert not rows.X.any() and not rows.y.any()
+
+
 def test_weights_are_the_inverse_length_scales():
     kernel = (2.0 * RBF([1.0, 4.0])).bind(2)
     assert_allclose(weigh_inputs(kernel, 2), [1.0, 0.25])
@@ -39,6 +46,13 @@ def test_weights_are_the_inverse_length_scales():
     assert_allclose(weigh_inputs(both, 2), np.sqrt([1.0 + 0.25, 1.0 / 16.0 + 0.25]))
     assert_array_equal(weigh_inputs(Constant(1.0), 3), np.ones(3))
     assert len(weigh_inputs(Linear().bind(2), 2)) == 2
+
+
+@pytest.mark.parametrize("unit", [1.0, 0.01])
+def test_kernels_have_the_same_say_in_what_is_near(unit):
+    """However short the length scales of one are."""
+    kernels = [RBF([unit, 4.0 * unit]), RBF([4.0, 1.0])]
+    assert_allclose(average_weights(kernels, 2), np.sqrt([0.5, 0.5]))
 
 
 def test_groups_are_near_rows(rng):
