@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.callback import ScoringMonitor
 from sklearn.datasets import load_digits
@@ -352,6 +353,17 @@ def test_more_classes(parametrization):
         stream.partial_fit(X[rows], labels[rows], classes=[0, 1, 2])
     assert stream.score(X[200:], labels[200:]) > 0.7
     assert model.n_samples_seen_ == stream.n_samples_seen_ == 200
+
+
+def test_probabilities_are_averages_over_the_latent_function():
+    X, y = make_data(40)
+    model = small(DecoupledGPClassifier, max_iter=3).fit(X, for_class(DecoupledGPClassifier, y))
+    posterior, places = model._learner().posterior(model._state), X[:3] + 1.0
+    mean, variance = posterior.process.moments(posterior.coordinates.scaled(places))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    expected = norm.cdf(mean + np.sqrt(variance) * nodes) @ weights / weights.sum()
+    assert np.all(variance > 0.1)
+    assert_allclose(model.predict_proba(places)[:, 1], expected, rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -154,3 +154,9 @@ def test_information_about_the_noise(likelihood):
     expected, _ = quad(lambda y: np.exp(log_p(y, 0.0)) * slope(y) ** 2, -np.inf, np.inf)
     assert_allclose(likelihood.noise_information, expected, rtol=1e-6)
     assert len(likelihood.noise_information) == len(likelihood.start)
+
+
+def test_outliers_beside_equal_targets_count_as_often_as_they_come():
+    y, weight = np.array([2.0, 3.0, 5.0, 90.0]), np.array([40, 1, 1, 3])
+    found = StudentT().latent_values(y, weight.astype(float))
+    assert_allclose(found.repeat(weight), StudentT().latent_values(y.repeat(weight)))
