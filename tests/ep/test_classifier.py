@@ -71,6 +71,16 @@ def test_at_the_rows_it_is_dense_ep():
 
 
 @each
+def test_far_from_the_rows_a_label_is_as_uncertain_as_before(approximation):
+    X, y = make_labels()
+    model = fixed(X, approximation=approximation).fit(X, y)
+    posterior = model._learner().posterior(model._state)
+    far = posterior.parameters.complete(Inputs(np.full((1, 2), 1e3), np.zeros((1, 2))))
+    mean, variance = posterior.latent.moments(far)
+    assert_allclose([mean.item(), variance.item()], [0.0, 1.5], atol=1e-8)
+
+
+@each
 def test_schedules_and_damping_do_not_change_the_result(approximation):
     X, y = make_labels(40)
     model = fixed(X, approximation=approximation).fit(X, y)
