@@ -10,6 +10,7 @@ from skvbgp._core.draws import draw_antithetic
 from skvbgp.kernel_selection._affine_gaussian import AffineGaussian
 from skvbgp.kernel_selection._belief import (
     PRIOR_VARIANCE,
+    _average_exchanges,
     belief_bound,
     kernel_belief,
 )
@@ -110,6 +111,14 @@ def test_copies_share_the_belief_equally(others):
     assert_allclose(belief.covariance[0, 0], belief.covariance[-1, -1])
     assert belief.posterior[0] > np.max(belief.posterior[1:-1])
     assert_allclose(belief.posterior.sum(), 1.0)
+
+
+def test_the_covariance_of_copies_is_the_average_over_their_exchanges(rng):
+    L, root, m = np.array([0.0, -1.0, 0.0, 0.0]), rng.standard_normal((4, 4)), np.zeros(4)
+    C = root @ root.T
+    orders = [[a, 1, b, c] for a, b, c in itertools.permutations([0, 2, 3])]
+    _, found, _ = _average_exchanges(L, m, C, m)
+    assert_allclose(found, np.mean([C[np.ix_(order, order)] for order in orders], axis=0))
 
 
 def test_failed_kernels_get_no_belief():

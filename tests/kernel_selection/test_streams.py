@@ -165,6 +165,16 @@ def test_mini_batches_train_the_four_best_of_a_stream(calls):
     assert np.isfinite(model.local_lower_bounds_).sum() == 6
 
 
+def test_bounds_of_kept_kernels_have_the_divergence_of_their_hyperparameters(monkeypatch):
+    monkeypatch.setattr(_learner, "COLLAPSED_ROWS", 30)
+    X, y = make_series(60)
+    model = small(n_inducing=6, max_iter=2, hyperparameter_posterior="gaussian")
+    state = model.fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])._state
+    assert all(fit.kl > 0.1 for fit in state.fits)
+    bounds = [one._bound - fit.kl for one, fit in zip(state.models, state.fits, strict=True)]
+    assert_allclose(model.local_lower_bounds_, state.log_jacobians + bounds)
+
+
 def test_climbs_that_will_not_come_near_the_best_end(monkeypatch):
     """And what they have reached is a bound on all rows, only lower than it could be."""
     monkeypatch.setattr(_training, "_SCREENING_ITERATIONS", 1)
