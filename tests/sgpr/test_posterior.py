@@ -95,6 +95,14 @@ def test_sampled_tends_to_the_closed_form(problem, Xs):
     assert_allclose(sampled_variance, variance, rtol=0.01)
 
 
+def test_moments_that_would_drown_in_rounding_are_averages_over_draws(problem, Xs):
+    """Where there is so little noise that they have to be that exact."""
+    q, draws = random_q(4), quasi_normal(8, 2, seed=0)
+    problem = problem.at(replace(problem.parameters, noise_variance=1e-16))
+    expected = predictor(problem, q, CommonDraws(draws)).moments(Xs)
+    assert_array_equal(predictor(problem, q, ClosedForm(), draws).moments(Xs), expected)
+
+
 @pytest.mark.parametrize("sampled", [False, True])
 def test_joint(problem, Xs, rng, sampled):
     """Its diagonal is the variance; with sampled moments all of it is the mixture's."""
