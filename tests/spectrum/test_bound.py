@@ -1,5 +1,7 @@
 """Features, evidence, q and the bound against their dense twins and central differences."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,10 +17,10 @@ from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
 from skvbgp.spectrum._rows import BlockedRows, Rows
 from skvbgp.spectrum._start import draw_frequencies
 from skvbgp.spectrum._state import Hyperparameters
-from skvbgp.spectrum._training import estimate_bound
+from skvbgp.spectrum._training import _move_hyperparameters, estimate_bound
 from tests.derivatives import numerical_gradient
 from tests.oracles import spectrum as oracle
-from tests.spectrum.cases import POSTERIORS, D, M
+from tests.spectrum.cases import HYPER, POSTERIORS, D, M
 
 LENGTH_SCALE = np.array([0.8, 1.7])
 
@@ -144,6 +146,15 @@ def test_divergence(rng, posterior):
     dense = oracle.prior_covariance(M, LENGTH_SCALE, 1.3)
     expected = oracle.kl(q.mean, covariance, np.zeros(q.structure.size), dense)
     assert q.kl_to(prior) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("name", ["signal_variance", "length_scale"])
+def test_hyperparameters_in_closed_form_are_nearest_to_q(rng, name):
+    q = gaussian("factorised", rng)
+    best = _move_hyperparameters(HYPER, q, 1.0, 10.0, 1.0, moves_frequencies=True)
+    for factor in (0.95, 1.05):
+        other = replace(best, **{name: factor * getattr(best, name)})
+        assert q.kl_to(best.prior(q.structure)) < q.kl_to(other.prior(q.structure))
 
 
 def test_gradient_of_the_divergence_of_the_mean(rng):

@@ -237,3 +237,10 @@ def test_what_is_known_is_not_learned(options, most, n_calls):
     places = np.linspace(-3.0, 3.0, 50)[:, None]
     errors = [np.mean((m.predict(places) - np.sin(places[:, 0])) ** 2) for m in (told, plain)]
     assert errors[0] < 0.6 * errors[1]
+
+
+def test_bounds_of_passes_know_the_noise_as_that_of_the_end_does(rng):
+    X, y = make_data()
+    y += 3.0 * rng.standard_normal(60)
+    model = small(objective="bound").fit(X, y, y_var=9.0)
+    assert_allclose(model.lower_bounds_[-1], model.lower_bound_, rtol=0.2)

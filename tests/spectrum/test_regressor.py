@@ -125,6 +125,15 @@ def test_gamma_and_n_samples_are_read_at_prediction():
     np.testing.assert_array_equal(model.set_params(n_samples=4).predict(X), local)
 
 
+def test_noise_in_between_is_of_the_global_and_the_local_model():
+    X, y = make_data()
+    model = small(gamma=0.5, objective="bound").fit(X, y)
+    known, local = model.noise_variance_, model.local_noise_variance_
+    assert abs(known / local - 1.0) > 0.1
+    f_std, std = (model.predict(X, True, include_noise=noise)[1] for noise in (False, True))
+    np.testing.assert_allclose(std**2 - f_std**2, 0.25 * known + 0.75 * local, rtol=1e-6)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("gamma", [0.0, 1.0])
 def test_intervals_are_calibrated_at_both_ends_of_gamma(gamma):
@@ -336,6 +345,26 @@ def test_a_stream_that_begins_again_is_cold():
     whole = small().fit(X, y)
     assert streamed.n_iter_ == whole.n_iter_
     np.testing.assert_allclose(streamed.predict(X), whole.predict(X), atol=1e-6 * y.std())
+
+
+def test_few_rows_that_change_after_a_call_are_those_of_the_call():
+    """Which a stream begins again with."""
+    X, y = make_data(50)
+    expected = small().partial_fit(X[:20], y[:20]).partial_fit(X[20:], y[20:])
+    first, targets = X[:20].copy(), y[:20].copy()
+    model = small().partial_fit(first, targets)
+    first[:], targets[:] = 7.0, -7.0
+    model.partial_fit(X[20:], y[20:])
+    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
+
+
+def test_bounds_of_streams_are_on_the_scale_of_y():
+    X, y = make_data(60)
+    one, other = (
+        small().fit(X[:50], unit * y[:50]).partial_fit(X[50:], unit * y[50:]).lower_bound_
+        for unit in (1.0, 8.0)
+    )
+    np.testing.assert_allclose(other, one - 60 * np.log(8.0), rtol=1e-6)
 
 
 def test_a_failed_call_changes_nothing():
