@@ -118,8 +118,11 @@ class LocalMoments(NamedTuple):
     @classmethod
     def join(cls, moments: Sequence[Moments], n: int) -> LocalMoments:
         """Those of single processes at n rows."""
-        parts = zip(*moments, strict=True)
-        return cls(*(np.column_stack([np.broadcast_to(one, n) for one in part]) for part in parts))
+        parts = np.empty((4, n, len(moments)))
+        for c, one in enumerate(moments):
+            for part, values in zip(parts, one, strict=True):
+                part[:, c] = values
+        return cls(*parts)
 
     def split(self) -> list[LocalMoments]:
         """Those of each process, (n, 1)."""

@@ -61,6 +61,9 @@ _NOISELESS, _PROBABLY_NOISELESS = (float(np.log(1e-3)), 5.0), 0.01
 #: Mean squared slope, noise and degrees of freedom before training.
 _START_SLOPE, _START_NOISE, _START_DOF = 0.3, 0.1, 20.0
 
+#: What a process keeps that its values do not change.
+_STRUCTURE = ("_names", "_first", "_shared", "_prior")
+
 
 @dataclass(frozen=True)
 class Process:
@@ -121,7 +124,9 @@ class Process:
         dof, *slopes = [self.dof, *rest] if self.is_gaussian else rest
         kernel = self.kernel.with_theta(vector[:p][self._shared])
         learned = {"noise": noise, "dof": dof, "slopes": tuple(slopes), "coregion": coregion}
-        return replace(self, kernel=kernel, **learned)
+        process = replace(self, kernel=kernel, **learned)
+        vars(process).update({name: getattr(self, name) for name in _STRUCTURE})
+        return process
 
     @property
     def noise_limits(self) -> tuple[float, float]:
