@@ -217,8 +217,9 @@ class Objective:
         problem, p = self._problem, self.parameters(x)
         solution = solve(problem, p, self.sites, self._tol)
         prior, fixpoints = solution.prior, solution.fixpoints
-        self.sites = solution.sites
         value = sum(fixpoint.log_evidence for fixpoint in fixpoints)
+        if np.isfinite(value):  # where EP fails, the next evaluation starts from the last sites
+            self.sites = solution.sites
         value -= 0.5 * float(self._weights @ prior.residual)
         d_noise = np.sum([fixpoint.d_noise for fixpoint in fixpoints], axis=0)
         g = prior.vjp(

@@ -250,7 +250,8 @@ class EPDTCClassifier(ForgetfulClassifier):
             missing entries are ignored. None is zero.
         sample_weight : float or array-like of shape (n_samples,), default=None
             How often each row counts: a weight of 2 is the row twice, 0 leaves it out, though its
-            label is still one of the classes. None is 1.
+            label is still one of the classes. None is 1. Weights of a survey, which are not
+            counts, are to be divided by their mean.
 
         Returns
         -------

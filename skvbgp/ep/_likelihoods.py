@@ -21,7 +21,7 @@ from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
 from skvbgp._core.expectations import make_hermite_rule
 from skvbgp._core.linalg import Array, normalise_logs
-from skvbgp._core.sites import measure_curvature, measure_ratio
+from skvbgp._core.sites import match_moments, measure_curvature, measure_ratio
 
 #: Scales of the probits that make up the logistic function: their number, and the range that
 #: holds nearly all of them.
@@ -130,27 +130,33 @@ def tempered_moments(
 ) -> TiltedMoments:
     """Moments of p(t | g)^power under g ~ N(c, s), for each row; f is g plus noise.
 
-    Such are the likelihoods of rows that count less than once.
+    Such are the likelihoods of rows that count less than once. The nodes are around where the power
+    of the Gaussian that would stand for p has g: N(c, s) alone may have none there.
     """
-    root = np.sqrt(s)[:, None]
-    g = c[:, None] + root * _NODES  # (n, k)
+    whole = likelihood.moments(t, c, noise + s)
+    tau, nu = (power * part for part in match_moments(whole.slope, whole.curvature, c, s))
+    ratio = 1.0 / (1.0 + s * tau)
+    root = np.sqrt(s)
+    away = (root * ratio * (nu - tau * c))[:, None] + np.sqrt(ratio)[:, None] * _NODES  # (n, k)
+    g = c[:, None] + root[:, None] * away
     exponent = power[:, None]
     rows = np.repeat(np.arange(len(t)), len(_NODES))
     flat = likelihood.moments(t[rows], g.ravel(), noise[rows])
     given = TiltedMoments(*(values.reshape(g.shape) for values in flat))
-    log_parts = exponent * given.log_z + _LOG_WEIGHTS
-    log_z = logsumexp(log_parts, axis=1)
-    share = np.exp(log_parts - log_z[:, None])
+    log_parts = exponent * given.log_z + _LOG_WEIGHTS + 0.5 * (_NODES**2 - away**2)
+    total = logsumexp(log_parts, axis=1)
+    share = np.exp(log_parts - total[:, None])
     slopes = exponent * given.slope
     slope = np.sum(share * slopes, axis=1)
     spread = np.sum(share * (slopes - slope[:, None]) ** 2, axis=1)
     curvature = np.sum(share * exponent * given.curvature, axis=1) - spread
-    wide = s > _NARROW
-    place = share[wide] @ _NODES
-    variance = np.sum(share[wide] * (_NODES - place[:, None]) ** 2, axis=1)  # in units of s
-    slope[wide], curvature[wide] = place / root[wide, 0], (1.0 - variance) / s[wide]
     d_v = np.sum(share * exponent * given.d_v, axis=1)
-    return TiltedMoments(log_z, slope, np.maximum(curvature, 0.0), d_v)
+    wide = s > _NARROW
+    share, away = share[wide], away[wide]
+    place = np.sum(share * away, axis=1)
+    variance = np.sum(share * (away - place[:, None]) ** 2, axis=1)  # in units of s
+    slope[wide], curvature[wide] = place / root[wide], (1.0 - variance) / s[wide]
+    return TiltedMoments(total + 0.5 * np.log(ratio), slope, np.maximum(curvature, 0.0), d_v)
 
 
 def log_probabilities(scores: Array, exclusion: float) -> Array:

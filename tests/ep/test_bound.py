@@ -22,6 +22,7 @@ from skvbgp.ep._bound import (
 from skvbgp.ep._inputs import InputModel, Inputs
 from skvbgp.ep._learner import maximise
 from skvbgp.ep._refinement import Refinement
+from skvbgp.ep._sites import Sites
 from skvbgp.kernels import RBF, Constant
 from tests.derivatives import assert_slopes, numerical_gradient
 from tests.ep.problems import APPROXIMATIONS, JITTER, PARALLEL, small_labels
@@ -77,6 +78,18 @@ def test_gradient(approximation, missing, per, learn_inducing):
     assert len(x) == len(objective.bounds) == 3 + 6 * learn_inducing + n_refined
     _, gradient = objective(x)
     assert_slopes(lambda x: objective(x)[0], x, gradient, atol=2e-7)
+
+
+def test_an_evaluation_that_fails_leaves_no_sites(monkeypatch):
+    problem, p = small_problem(missing=False)
+    weights, sites = np.zeros(len(problem.conditional)), make_vague(problem)
+    objective = Objective(problem, p, weights, sites, learn_inducing=False, tol=TOL)
+    expected, _ = objective(objective.x)
+    with monkeypatch.context() as broken:
+        one = Sites(np.full(len(weights), np.nan), np.zeros(len(weights)))
+        broken.setattr("skvbgp.ep._bound.solve", lambda *_: solve(problem, p, (one,), TOL))
+        assert np.isnan(objective(objective.x)[0])
+    assert_allclose(objective(objective.x)[0], expected)
 
 
 def test_gradient_of_the_whole_evidence_at_fixed_sites():

@@ -37,6 +37,26 @@ def test_moments_are_those_of_the_dense_tilted_distribution(s):
         assert_allclose(s[i] - s[i] ** 2 * found.curvature[i], variance, rtol=1e-3)
 
 
+@pytest.mark.parametrize("s", [0.02, 1.0, 46.0])
+@pytest.mark.parametrize("c", [-130.0, -30.0, -5.0])
+def test_a_cavity_that_is_far_from_its_label(c, s):
+    """Nodes around the cavity's mean would not reach as far as the label moves it."""
+    one = np.ones(1)
+    found = tempered_moments(LIKELIHOODS["probit"], one, c * one, s * one, 0.1 * one, 0.35 * one)
+    log_z, mean, variance = oracles.tempered_probit(1.0, c, s, 0.1, 0.35)
+    assert_allclose(found.log_z, log_z, rtol=1e-5)
+    assert_allclose(c + s * found.slope, mean, rtol=1e-4)
+    assert_allclose(s - s**2 * found.curvature, variance, rtol=1e-4)
+
+
+@kinds
+def test_nothing_is_left_to_learn_of_a_function_that_is_known(name):
+    found = tempered_moments(LIKELIHOODS[name], T, C, np.zeros(5), NOISE, POWER)
+    expected = LIKELIHOODS[name].moments(T, C, NOISE)
+    assert_allclose(found.log_z, POWER * expected.log_z)
+    assert_allclose(found.slope, POWER * expected.slope)
+
+
 @kinds
 @pytest.mark.parametrize("s", [5e-3, 0.02, 1.0])
 def test_slopes(name, s):

@@ -249,6 +249,16 @@ def test_rows_of_almost_no_weight_do_not_matter():
     assert np.mean(np.abs(small(max_iter=10).fit(X, spoiled).predict_proba(X) - expected)) > 0.1
 
 
+@pytest.mark.filterwarnings("ignore:EP has not converged")
+def test_weights_of_all_sizes_leave_finite_probabilities():
+    rng = np.random.RandomState(0)
+    X = rng.randn(90, 3)
+    y = (X[:, 0] + 0.5 * rng.randn(90) > 0).astype(int)[:40]
+    weight = 10.0 ** np.linspace(-6.0, 6.0, 40)
+    model = EPDTCClassifier(random_state=0).fit(X[:40], y, sample_weight=weight)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
 @pytest.mark.parametrize("n_inducing", [100, 4])
 @pytest.mark.every_nth("n_inducing", 2)
 def test_scikit_learns_check(n_inducing):

@@ -162,8 +162,10 @@ def conditional(x, mean, covariance):
 
 def tempered_probit(t, c, s, noise, power):
     """Log normaliser, mean and variance of Phi(t g / sqrt(1 + noise))^power under N(c, s)."""
-    g = np.linspace(c - 12.0 * np.sqrt(s), c + 12.0 * np.sqrt(s), 40_001)
+    reach = 12.0 * np.sqrt(s) + s * max(-t * c, 0.0) / (1.0 + s)  # as far as Phi may move g
+    g = np.linspace(c - reach, c + reach, 40_001)
     log_p = power * log_ndtr(t * g / np.sqrt(1.0 + noise)) - 0.5 * (g - c) ** 2 / s
-    p = np.exp(log_p) / np.sqrt(2.0 * np.pi * s) * (g[1] - g[0])
+    top = log_p.max()
+    p = np.exp(log_p - top) / np.sqrt(2.0 * np.pi * s) * (g[1] - g[0])
     mean = p @ g / p.sum()
-    return np.log(p.sum()), mean, p @ (g - mean) ** 2 / p.sum()
+    return top + np.log(p.sum()), mean, p @ (g - mean) ** 2 / p.sum()
