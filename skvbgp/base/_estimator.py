@@ -406,7 +406,8 @@ class VariationalClassifier(ScoresClasses, ClassifierMixin, ReadsLabels, Variati
             Class labels, of at least two classes.
         sample_weight : float or array-like of shape (n_samples,), default=None
             How often each row counts: a weight of 2 is the row twice, 0 leaves it out, though its
-            label is still one of the classes. None is 1.
+            label is still one of the classes. None is 1. Weights of a survey, which are not
+            counts, are to be divided by their mean.
 
         Returns
         -------
