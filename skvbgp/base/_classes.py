@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 from sklearn.utils.validation import check_is_fitted
 
-from skvbgp._core.linalg import Array, normalise_logs
+from skvbgp._core.exclusion import log_probabilities
+from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.row_methods import Names, lazily
 from skvbgp.base._validation import reading
@@ -124,8 +124,8 @@ def class_codes(decisions: Array) -> NDArray[np.intp]:
     return np.argmax(decisions, axis=1)
 
 
-def class_probabilities(decisions: Array) -> Array:
-    """Probabilities (n, k) of the classes; those of more than two are normalised."""
+def class_probabilities(decisions: Array, exclusion: float = 0.0) -> Array:
+    """Probabilities (n, k) of the classes; two, which have one score, exclude each other anyway."""
     if decisions.shape[1] == 1:
         decisions = np.hstack([-decisions, decisions])
-    return np.exp(normalise_logs(log_ndtr(decisions)))  # survives underflow
+    return np.exp(log_probabilities(decisions, exclusion))

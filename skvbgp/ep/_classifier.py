@@ -20,13 +20,13 @@ from skvbgp.base import (
     Interval,
     Labels,
     StrOptions,
+    class_probabilities,
     count_rows,
     fit_method,
     keep,
 )
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._learner import EPLearner
-from skvbgp.ep._likelihoods import log_probabilities
 from skvbgp.ep._schedules import Schedule
 from skvbgp.kernels import as_kernel
 
@@ -368,9 +368,7 @@ class EPDTCClassifier(ForgetfulClassifier):
         )
 
     def _probabilities(self, decisions: Array) -> Array:
-        if decisions.shape[1] == 1:
-            return super()._probabilities(decisions)
-        return np.exp(log_probabilities(decisions, self._state.exclusion))
+        return class_probabilities(decisions, self._state.exclusion)
 
     def _count(self, inputs: Inputs, labels: Labels, sample_weight: Any) -> tuple[Inputs, Labels]:
         counted = count_rows(inputs.table, labels.codes, sample_weight)

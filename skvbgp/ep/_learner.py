@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from skvbgp._core.exclusion import learn_exclusion
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, find_first_columns
 from skvbgp._optim.ascent import EndPass, report_as
@@ -36,7 +37,6 @@ from skvbgp.ep._bound import (
     solve,
 )
 from skvbgp.ep._inputs import InputModel, Inputs
-from skvbgp.ep._likelihoods import learn_exclusion
 from skvbgp.ep._posterior import ClassPosterior, LatentPosterior
 from skvbgp.ep._refinement import Refinement
 from skvbgp.ep._schedules import Schedule

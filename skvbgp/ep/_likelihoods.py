@@ -1,14 +1,6 @@
 r"""Likelihoods of labels t of -1 or 1, seen through a Gaussian N(c, v) of the latent value f.
 
 log Z is the logarithm of the average of p(t | f), which rises with t f.
-
-The probabilities of more than two classes come from the scores z_c of each one versus the rest,
-
-    log p_c = log Phi(z_c) - exclusion log Phi(-z_c) + constant.
-
-With an exclusion of 1, this is the probability of class c given that exactly one of the events
-"c, and not the rest" holds; with 0, the normalised probability of c in its own problem. See
-:ref:`ep-link`.
 """
 
 from __future__ import annotations
@@ -16,11 +8,10 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
 from skvbgp._core.expectations import make_hermite_rule
-from skvbgp._core.linalg import Array, normalise_logs
+from skvbgp._core.linalg import Array
 from skvbgp._core.sites import match_moments, measure_curvature, measure_ratio
 
 #: Scales of the probits that make up the logistic function: their number, and the range that
@@ -34,10 +25,6 @@ _NODES, _WEIGHTS = make_hermite_rule(64)
 _LOG_WEIGHTS = np.log(_WEIGHTS)
 #: Below this variance of g, slopes at the nodes are exact, and its tilted moments cancel.
 _NARROW = 0.01
-#: Values that are tried.
-_EXCLUSIONS = np.linspace(0.0, 1.0, 21)
-#: Standard errors by which a larger exclusion has to be better.
-_N_ERRORS = 2.0
 
 
 class TiltedMoments(NamedTuple):
@@ -157,26 +144,3 @@ def tempered_moments(
     variance = np.sum(share * (away - place[:, None]) ** 2, axis=1)  # in units of s
     slope[wide], curvature[wide] = place / root[wide], (1.0 - variance) / s[wide]
     return TiltedMoments(total + 0.5 * np.log(ratio), slope, np.maximum(curvature, 0.0), d_v)
-
-
-def log_probabilities(scores: Array, exclusion: float) -> Array:
-    """Logarithms (n, k) of the probabilities of k > 2 classes."""
-    return normalise_logs(log_ndtr(scores) - exclusion * log_ndtr(-scores))
-
-
-def learn_exclusion(scores: Array, codes: NDArray[np.intp], weight: Array | None) -> float:
-    """The least exclusion that is not clearly worse than the best for rows left out.
-
-    They have scores (n, k), none of which a row counts in itself, and classes ``codes`` (n,), and
-    count as often as their weights (n,) say; None is once.
-    """
-    own = np.arange(len(codes)), codes
-    holds, fails = log_ndtr(scores), log_ndtr(-scores)
-    logs = np.array([normalise_logs(holds - exclusion * fails)[own] for exclusion in _EXCLUSIONS])
-    counts = np.ones(len(codes)) if weight is None else weight
-    best = logs[np.argmax(logs @ counts)]
-    lost = best - logs  # (n_exclusions, n)
-    mean = lost @ counts / counts.sum()
-    variance = (lost - mean[:, None]) ** 2 @ counts / counts.sum()
-    is_close = mean <= _N_ERRORS * np.sqrt(variance / counts.sum())
-    return float(_EXCLUSIONS[np.argmax(is_close)])

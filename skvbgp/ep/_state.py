@@ -36,7 +36,7 @@ class State:
     latent_sites: tuple[Sites, ...]  # of f
     log_evidence: Array  # (k,)
     posterior: LatentPosterior
-    exclusion: float  # of the other classes, see `log_probabilities`; 0 for two classes
+    exclusion: float  # of the other classes, see `_core.exclusion`; 0 for two classes
 
     @property
     def classes(self) -> NDArray[Any]:
