@@ -8,16 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skvbgp._core.exclusion import learn_exclusion
 from skvbgp._core.labels import LabelledRows
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index
+from skvbgp._core.order import Index, draw_distinct
 from skvbgp._core.scaling import RunningScale
 from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.ascent import EndPass, report_as
 from skvbgp.base import Labels, Learner, Targets, as_weights, class_codes, weigh_classes
-from skvbgp.decoupled._learner import DecoupledLearner
+from skvbgp.decoupled._learner import DecoupledLearner, scale_rows
+from skvbgp.decoupled._left_out import leave_out
 from skvbgp.decoupled._posterior import Posterior
 from skvbgp.decoupled._state import State
+
+#: Rows whose labels say at most how scores become probabilities.
+_LINK_ROWS = 512
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class ClassState:
     totals: Array  # (k,) rows of each class, each as often as it counts
     class_weights: Array  # (k,)
     functions: State
+    exclusion: float = 0.0  # of the other classes, see `_core.exclusion`; 0 for two classes
 
 
 @dataclass(frozen=True)
@@ -47,19 +53,32 @@ class ClassLearner(Learner):
         totals = y.count_classes()
         class_weights = weigh_classes(self.class_weight, y.classes, totals)
         functions = self.learner.start(X, make_signs(y, class_weights), rng, known)
-        return ClassState(y.classes, totals, class_weights, functions)
+        exclusion = 0.0 if before is None else before.exclusion
+        return ClassState(y.classes, totals, class_weights, functions, exclusion)
 
     def train(self, state: ClassState, X: Array, y: Labels, end_pass: EndPass) -> ClassState:
-        signs, wrapped = make_signs(y, state.class_weights), _report_in(state, end_pass)
-        return replace(state, functions=self.learner.train(state.functions, X, signs, wrapped))
+        signs = make_signs(y, state.class_weights)
+
+        def conclude(functions: State) -> ClassState:
+            return _learn_exclusion(replace(state, functions=functions), X, signs)
+
+        wrapped = report_as(conclude, end_pass)
+        return conclude(self.learner.train(state.functions, X, signs, wrapped))
 
     def update(self, state: ClassState, X: Array, y: Labels, end_pass: EndPass) -> ClassState:
         totals = state.totals + y.count_classes()
         class_weights = weigh_classes(self.class_weight, state.classes, totals)
         functions = _reweigh(state.functions, class_weights / state.class_weights)
-        state = ClassState(state.classes, totals, class_weights, functions)
-        signs, wrapped = make_signs(y, class_weights), _report_in(state, end_pass)
-        return replace(state, functions=self.learner.update(functions, X, signs, wrapped))
+        signs = make_signs(y, class_weights)
+
+        def conclude(functions: State) -> ClassState:
+            known = functions.replay
+            learned = ClassState(state.classes, totals, class_weights, functions, state.exclusion)
+            if not known.has_all and len(known) < _LINK_ROWS:
+                return learned
+            return _learn_exclusion(learned, known.X, known.targets)
+
+        return conclude(self.learner.update(functions, X, signs, report_as(conclude, end_pass)))
 
     def rows_to_restart(
         self, state: ClassState, X: Array, y: Labels
@@ -73,7 +92,11 @@ class ClassLearner(Learner):
         return X, Labels(state.classes, codes, targets.weight, targets.n_copies)
 
     def attributes(self, state: ClassState) -> dict[str, Any]:
-        return {"classes_": state.classes, **self.learner.attributes(state.functions)}
+        return {
+            "classes_": state.classes,
+            "exclusion_": state.exclusion,
+            **self.learner.attributes(state.functions),
+        }
 
     def posterior(self, state: ClassState) -> Posterior:
         return state.functions.posterior
@@ -89,8 +112,18 @@ def _reweigh(functions: State, factors: Array) -> State:
     return replace(functions, replay=replay)
 
 
-def _report_in(state: ClassState, end_pass: EndPass) -> EndPass:
-    return report_as(lambda functions: replace(state, functions=functions), end_pass)
+def _learn_exclusion(state: ClassState, X: Array, signs: Targets) -> ClassState:
+    """The state with the exclusion by rows that it knows, or by some of them."""
+    if len(state.classes) == 2:
+        return state
+    functions, n = state.functions, len(signs)
+    some = draw_distinct(n, min(n, _LINK_ROWS), np.random.RandomState(functions.seed))
+    targets = signs[some]
+    rows = scale_rows(functions, X[some], targets)
+    q = functions.posterior
+    scores = leave_out(q.process, q.model.likelihood, rows, functions.summary.n)
+    codes = class_codes(targets.y)
+    return replace(state, exclusion=learn_exclusion(scores, codes, targets.weight))
 
 
 def make_signs(y: Labels | LabelledRows, class_weights: Array | None = None) -> Targets:

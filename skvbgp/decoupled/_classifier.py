@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from skvbgp.base import FORGETTING_OR_WINDOW, ForgetfulClassifier, StrOptions, documented_like, keep
+from skvbgp._core.linalg import Array
+from skvbgp.base import (
+    FORGETTING_OR_WINDOW,
+    ForgetfulClassifier,
+    StrOptions,
+    class_probabilities,
+    documented_like,
+    keep,
+)
 from skvbgp.decoupled._class_learner import ClassLearner
 from skvbgp.decoupled._learner import DecoupledLearner
 from skvbgp.decoupled._regressor import CONSTRAINTS, DecoupledGPRegressor
@@ -55,6 +63,13 @@ class DecoupledGPClassifier(ForgetfulClassifier):
     kernel_ : kernel
         Learned prior kernel, of all classes.
 
+    exclusion_ : float
+        How much the probability of one of more than two classes depends on what excludes the
+        others, from 0 to 1: it is Phi(z) / Phi(-z)**exclusion_ of its score z, normalised.
+        Learned from what the model says of each row without its own label, of up to 512 rows.
+        Those of a stream are among the ones that are kept; where these are fewer, and some are
+        gone (``replay=0``), it stays as it is.
+
     lower_bounds_ : list of float
         Estimates of the variational lower bound on log p(y), summed over the classes if there
         are more than two: one for each pass of the last fit, averaged over its mini-batches, and
@@ -104,6 +119,9 @@ class DecoupledGPClassifier(ForgetfulClassifier):
 
     def _learner(self) -> ClassLearner:
         return ClassLearner(DecoupledLearner.of(self, owners=self._owners), self.class_weight)
+
+    def _probabilities(self, decisions: Array) -> Array:
+        return class_probabilities(decisions, self._state.exclusion)
 
     def _check_collections(self) -> None:
         pass

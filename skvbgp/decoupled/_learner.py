@@ -225,7 +225,7 @@ class DecoupledLearner(RegressionLearner):
 
         def draw_batches() -> Iterator[Batch]:
             for rows in shuffle_parts(n, n_batches, rng):
-                batch = _scale(state, X[rows], y[rows])
+                batch = scale_rows(state, X[rows], y[rows])
                 new = draws.choose_points(rows, self.basis_growth)
                 yield Batch(batch, n, state.summary.n, batch.X[new])
 
@@ -275,7 +275,7 @@ class DecoupledLearner(RegressionLearner):
         def draw_batches() -> Iterator[Batch]:
             for _ in range(n_steps):
                 rows = draw_first(len(y_known), size, rng)
-                batch = _scale(start, X_known[rows], y_known[rows])
+                batch = scale_rows(start, X_known[rows], y_known[rows])
                 yield Batch(batch, n_rows, total, no_points)
 
         def conclude(ascended: Ascended) -> State:
@@ -285,7 +285,7 @@ class DecoupledLearner(RegressionLearner):
             learned = ascended.state
             if ascent.sample is not None:
                 if replay.has_all and size == len(y_known):
-                    every = _scale(start, X_known, y_known)
+                    every = scale_rows(start, X_known, y_known)
                     learned = ascent.solve(learned, Batch(every, n_rows, total, no_points))
                 learned = refit_noise(learned, ascent.sample)
             return replace(learned, lower_bounds=bounds, n_telling=n_telling)
@@ -324,7 +324,7 @@ class DecoupledLearner(RegressionLearner):
                 start = refit_noise(start, sample)
             start, points = ascent.make_room(start, points)
         first = order[: self.batch_size]
-        rows = _scale(start, X[first], y[first])
+        rows = scale_rows(start, X[first], y[first])
         return ascent, ascent.meet(start, Batch(rows, len(y), y.scale.n, points))
 
     def _draw_sample(
@@ -335,7 +335,7 @@ class DecoupledLearner(RegressionLearner):
         new = draw_order(len(y), rng)[:_SAMPLE_ROWS]
         each = replay.n_seen / len(old), len(y) / len(new)
         targets = replay.targets[old].joined(y[new])
-        rows = _scale(state, np.concatenate([replay.X[old], X[new]]), targets)
+        rows = scale_rows(state, np.concatenate([replay.X[old], X[new]]), targets)
         process = state.posterior.process
         later = rows.X[len(old) :]
         unknown = process.moments(later)[1].mean(axis=1) / process.kernel.diag(Basis(later))
@@ -440,7 +440,7 @@ def _in_memory(X: Array | ShardedColumns, sample: Array) -> Array:
     return sample if isinstance(X, ShardedColumns) else X
 
 
-def _scale(state: State, X: Array, y: Targets) -> Rows:
+def scale_rows(state: State, X: Array, y: Targets) -> Rows:
     """Rows in the state's frames."""
     targets = state.target.scaled(y.y).reshape(len(y), -1)
     known = state.target.scaled_noise(y.variance)

@@ -290,6 +290,10 @@ class Probit(Likelihood):
 
         return gauss_hermite(log_p, m, s)
 
+    def score(self, m: Array, s: Array) -> Array:
+        """z with Phi(z) = P(y = 1) for f ~ N(m, s), of any shape."""
+        return np.asarray(m / np.sqrt(1.0 + s))
+
 
 def _quantiles(y: Array, weight: Array | None, shares: tuple[float, ...]) -> Array:
     """Quantiles of values that are there as often as their weights say, between neighbours."""

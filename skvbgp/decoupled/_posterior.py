@@ -87,7 +87,7 @@ class Posterior:
         """Scores (n, k) whose normal distribution function is the probability of each sign 1."""
         process = self.process
         mean, variance = in_tiles(lambda X: process.moments(self.coordinates.scaled(X)), X)
-        return np.asarray(mean / np.sqrt(1.0 + variance))
+        return np.asarray(self.model.likelihood.score(mean, variance))
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         scaled = self.coordinates.scaled(X)

@@ -12,7 +12,7 @@ from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Evaluation
 from skvbgp.decoupled._coupled import keep_points
 from skvbgp.decoupled._direct import keep_points as keep_direct
-from skvbgp.decoupled._learner import DecoupledLearner, _scale
+from skvbgp.decoupled._learner import DecoupledLearner, scale_rows
 from skvbgp.decoupled._likelihoods import StudentT
 from skvbgp.decoupled._training import Batch
 from tests.decoupled.cases import small
@@ -181,7 +181,7 @@ def test_new_rows_are_told_of_before_any_step(stream):
     mean, covariance = ascent.join(state, points)[0].posterior.joint(X, False)
     noise = state.model.likelihood.noise_variance(state.parameters.noise) * state.target.unit**2
     gain = np.linalg.solve(covariance + noise * np.eye(12), covariance).T
-    after = ascent.meet(state, Batch(_scale(state, X, targets), 12, 12.0, points))
+    after = ascent.meet(state, Batch(scale_rows(state, X, targets), 12, 12.0, points))
     assert_allclose(after.posterior.joint(X, False)[0], mean + gain @ (y - mean), rtol=1e-3)
 
 

@@ -5,6 +5,7 @@ features of its points, and the function is f = Psi' w for a Gaussian weight w.
 """
 
 import numpy as np
+from scipy.special import log_ndtr
 
 
 def kl_dense(mean_q, cov_q, mean_p, cov_p):
@@ -88,3 +89,23 @@ def choose_points(K_rows, K, counts, size, jitter, worth):
         ]
         left.pop(int(np.argmin(losses)))
     return left
+
+
+def left_out_scores(K, t, mean, variance, weight):
+    """Scores of rows from the sites of all others, or of one copy less of their own.
+
+    The sites are those of probits at q's moments, each there as often as the row's weight says, of
+    which at most 1 is left out; the prior is N(0, K).
+    """
+    z = np.linspace(-9.0, 9.0, 4001)
+    p = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi) * (z[1] - z[0])
+    f = t[:, None] * (mean[:, None] + np.sqrt(variance)[:, None] * z)
+    ratio = np.exp(-0.5 * f**2 - 0.5 * np.log(2.0 * np.pi) - log_ndtr(f))
+    tau = (ratio * (f + ratio)) @ p
+    nu = t * (ratio @ p) + tau * mean
+    scores = []
+    for i in range(len(t)):
+        count = weight - np.minimum(weight, 1.0) * (np.arange(len(t)) == i)
+        S = np.linalg.inv(np.linalg.inv(K) + np.diag(count * tau))
+        scores.append(S[i] @ (count * nu) / np.sqrt(1.0 + S[i, i]))
+    return np.array(scores)
