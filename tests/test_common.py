@@ -44,6 +44,7 @@ ROOT = Path(__file__).parents[1]
 # Every family's estimators, quick and with steps enough for the scores that scikit-learn asks for.
 INSTANCES = [*GP, *SGPR, *DECOUPLED, *EP, *KERNEL_SELECTION, *SPECTRUM]
 CLASSES = list(dict.fromkeys(map(type, INSTANCES)))
+REGRESSORS = [instance for instance in INSTANCES if isinstance(instance, RegressorMixin)]
 REGRESSOR_CLASSES = [cls for cls in CLASSES if issubclass(cls, RegressorMixin)]
 FIRST = [next(instance for instance in INSTANCES if type(instance) is cls) for cls in CLASSES]
 OTHER_SETTINGS = [instance for instance in INSTANCES if instance not in FIRST]
@@ -497,6 +498,26 @@ def test_streams_that_forget(cls):
     for bad in (0.0, -2, 1.5):
         with pytest.raises(ValueError, match="forgetting"):
             clone(fading).set_params(forgetting=bad).partial_fit(X, y)
+
+
+@pytest.mark.parametrize("estimator", REGRESSORS, ids=repr)
+@pytest.mark.parametrize(("n_outputs", "forgetting"), [(1, 1.0), (2, 0.9)])
+@pytest.mark.every_nth("estimator", 2)
+def test_means_alone_are_those_that_come_with_deviations(estimator, n_outputs, forgetting):
+    """Also where rows have weights and missing entries, and in streams that forget."""
+    model = clone(estimator).set_params(max_iter=1)
+    if estimator is not GP[2]:  # inducing inputs forget nothing
+        model.set_params(forgetting=forgetting)
+    X, y = make_data(40)
+    if model.__sklearn_tags__().input_tags.allow_nan:
+        X[::6, 1] = np.nan
+    Y, weight = np.column_stack([y, X[:, 0]])[:, :n_outputs], 1.0 + np.arange(40) % 3
+    for rows in (slice(30), slice(30, None)):
+        model.partial_fit(X[rows], Y[rows], sample_weight=weight[rows])
+    places = X[:9] + 0.1
+    for options in ({}, {"include_noise": False}, {"y_var": 0.5}):
+        expected, _ = model.predict(places, return_std=True, **options)
+        assert_allclose(model.predict(places, **options), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("cls", REGRESSOR_CLASSES)

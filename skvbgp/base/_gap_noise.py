@@ -20,6 +20,7 @@ from skvbgp._core.owners import Owners, find_shared
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import RunningScale, Target
 from skvbgp._core.shards import ShardedColumns
+from skvbgp.base._distributions import predict_mean
 from skvbgp.base._estimator import VariationalRegressor
 from skvbgp.base._exact_process import SLOPE, ExactRows, learn_slopes
 from skvbgp.base._gaps import Gaps, find_gaps
@@ -232,5 +233,4 @@ class FillsGaps(VariationalRegressor):
 
     def _predict_mean(self, X: Array) -> Array:
         """The mean of y at rows without gaps."""
-        mean: Array = self._posterior().moments(X, True)[0]
-        return mean
+        return predict_mean(self._posterior(), X, True)

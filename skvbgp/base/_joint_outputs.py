@@ -13,6 +13,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array, stack_pairs
 from skvbgp._core.scaling import RunningScale, check_unit, scale_variance, standardise
+from skvbgp.base._distributions import predict_mean
 from skvbgp.base._function import Draws, Relevance
 from skvbgp.base._learner import predict_distribution
 from skvbgp.base._outputs import OutputsDistribution
@@ -64,9 +65,13 @@ class Units:
         """Those of what has been scaled by these first, and by the inner ones then."""
         return Units(self.mean + self.unit * inner.mean, self.unit * inner.unit)
 
+    def original(self, mean: Array) -> Array:
+        """Means (..., t) on the scale of y."""
+        return self.mean + self.unit * mean
+
     def restore(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         """Means and (co)variances (..., t) on the scale of y."""
-        return self.mean + self.unit * mean, self.unit**2 * variance
+        return self.original(mean), self.unit**2 * variance
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,11 @@ class JointPosterior:
         shape = len(X), len(self.units.unit)
         mean, variance = self.model.moments(lengthen(X, shape[1]), include_noise)
         return self.units.restore(mean.reshape(shape), variance.reshape(shape))
+
+    def predict_mean(self, X: Array, include_noise: bool) -> Array:
+        shape = len(X), len(self.units.unit)
+        mean = predict_mean(self.model, lengthen(X, shape[1]), include_noise)
+        return self.units.original(mean.reshape(shape))
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Of every output by itself, (n, t) and (n, n, t)."""

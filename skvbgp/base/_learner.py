@@ -32,9 +32,11 @@ class Posterior(Protocol):
 
     It owns whatever is worth keeping between two calls, and does not pickle it. Where it knows
     more of a row than two moments, it also has ``distribution(X, include_noise)``, a
-    `Distribution` with these moments. That of an estimator that `LeavesOut` has
-    ``leave_out(X, targets)``: mean (n,) and variance (n,) of new observations at known rows, each
-    given all the others, without known noise. Known rows are those that training works with.
+    `Distribution` with these moments. Where means take much less time without variances, it may
+    have ``predict_mean(X, include_noise)``, those of `moments`. That of an estimator that
+    `LeavesOut` has ``leave_out(X, targets)``: mean (n,) and variance (n,) of new observations at
+    known rows, each given all the others, without known noise. Known rows are those that training
+    works with.
     """
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:

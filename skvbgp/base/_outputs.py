@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array, stack_pairs
 from skvbgp._optim.ascent import EndPass, Watch, go_on
+from skvbgp.base._distributions import predict_mean
 from skvbgp.base._function import OutputsDraws, Relevance
 from skvbgp.base._learner import Distribution, RegressionLearner, predict_distribution
 
@@ -175,6 +176,9 @@ class OutputsPosterior:
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         return stack_pairs(one.moments(X, include_noise) for one in self.outputs)
+
+    def predict_mean(self, X: Array, include_noise: bool) -> Array:
+        return np.column_stack([predict_mean(one, X, include_noise) for one in self.outputs])
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         return stack_pairs(one.joint(X, include_noise) for one in self.outputs)

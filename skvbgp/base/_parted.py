@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
+from skvbgp.base._distributions import predict_mean
 from skvbgp.base._function import Draws, Relevance
 from skvbgp.base._learner import Distribution, predict_distribution
 from skvbgp.base._weights import Targets
@@ -93,6 +94,12 @@ class PartedModel(Parted):
         for one, index, rows in self.visit(X):
             mean[index], variance[index] = one.moments(rows, include_noise)
         return mean, variance
+
+    def predict_mean(self, X: Array, include_noise: bool) -> Array:
+        mean = np.empty(len(X))
+        for one, index, rows in self.visit(X):
+            mean[index] = predict_mean(one, rows, include_noise)
+        return mean
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         mean, covariance = np.empty(len(X)), np.zeros((len(X), len(X)))

@@ -85,8 +85,10 @@ class CellPosterior(NeighbourPosterior):
             lambda cell, places: function(*cell, X[places]), labels, in_blocks=in_blocks
         )
 
-    def _measure(self, X: Array) -> LocalMoments:
-        return LocalMoments(*self.by_part(lambda part, _, X: part._measure(X), X))
+    def _measure(self, X: Array, *, with_variance: bool = True) -> LocalMoments:
+        return LocalMoments(
+            *self.by_part(lambda part, _, X: part._measure(X, with_variance=with_variance), X)
+        )
 
     def measure_slopes(self, X: Array) -> Slopes:
         return Slopes(*self.by_part(lambda part, _, X: part.measure_slopes(X), X))

@@ -134,12 +134,23 @@ class Conditional:
 
     # -- predictions -------------------------------------------------------------------------------
 
-    def moments(self, X: Array, scale: Scale | None = None) -> Moments:
-        """Moments at rows X (n*, d), at the scale there; None is that of all rows."""
-        k, prior = self.process.covariance(self.X, X), self.process.covariance.diag(X)
+    def moments(
+        self, X: Array, scale: Scale | None = None, *, with_variance: bool = True
+    ) -> Moments:
+        """Moments at rows X (n*, d), at the scale there; None is that of all rows.
+
+        Variances, which take n times as long, are NaN if nobody asks for them.
+        """
+        k = self.process.covariance(self.X, X)
+        variance = self._measure_variance(X, k) if with_variance else np.full(len(X), np.nan)
+        return self._as_moments(self.weights @ k, variance, scale)
+
+    def _measure_variance(self, X: Array, k: Array) -> Array:
+        """That of the latent function at rows X, with covariances k (n, n*), at scale one."""
+        prior = self.process.covariance.diag(X)
         variance = prior - np.sum(tril_times(self.L_inv, k) ** 2, axis=0)
         least = bound_variance(prior, k, self.process.spread_noise(self.known))
-        return self._as_moments(self.weights @ k, np.maximum(variance, least), scale)
+        return np.maximum(variance, least)
 
     def leave_out(self, index: Index, scale: Scale | None = None) -> Moments:
         """Moments at some of the rows, each given all the others.

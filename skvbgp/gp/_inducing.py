@@ -215,8 +215,9 @@ class SumPosterior(NeighbourPosterior):
 
     shared: GlobalPart = field(kw_only=True)
 
-    def _measure(self, X: Array) -> LocalMoments:
-        return self._add(super()._measure(X), *self.shared.moments(X))
+    def _measure(self, X: Array, *, with_variance: bool = True) -> LocalMoments:
+        local = super()._measure(X, with_variance=with_variance)
+        return self._add(local, *self.shared.moments(X))
 
     def _leave_out(self, index: Index) -> LocalMoments:
         moments = self.shared.leave_out(self.rows, index)

@@ -68,14 +68,14 @@ class Mixture:
     def mix(self, parts: LocalMoments, *, include_noise: bool) -> tuple[Array, Array]:
         """Mean and variance (n,) at every row, from those of the processes."""
         means, variances, belief = self.components(parts, include_noise=include_noise)
-        mean = np.sum(belief * means, axis=1)
+        mean = np.sum(belief * parts.mean, axis=1)  # bit by bit that of `average`
         return mean, np.sum(belief * (variances + (means - mean[:, None]) ** 2), axis=1)
 
     def tell_outputs(self, parts: LocalMoments, output: Index) -> LocalMoments:
         """The same with the noise of the outputs (n,) that rows are of."""
         if not self.noises:
             return parts
-        mean, noise = self._average(parts), parts.noise.copy()
+        mean, noise = self.average(parts), parts.noise.copy()
         for j, own in enumerate(self.noises):
             mine = output == j
             noise[mine] += own.extra
@@ -87,9 +87,9 @@ class Mixture:
         """What known variances (n, 1) are before the factor that all noise is multiplied by."""
         if self.noise_level is None:
             return variance
-        return variance / self.noise_level.factor(self._average(parts))[:, None]
+        return variance / self.noise_level.factor(self.average(parts))[:, None]
 
-    def _average(self, parts: LocalMoments) -> Array:
+    def average(self, parts: LocalMoments) -> Array:
         """The mixture's mean (n,)."""
         return np.asarray(np.sum(self.weigh(parts.evidence) * parts.mean, axis=1))
 

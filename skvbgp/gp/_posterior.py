@@ -155,6 +155,10 @@ class NeighbourPosterior(NearRows):
         mean, variance = self.mixture.mix(parts, include_noise=include_noise)
         return self.target.unscaled(mean, variance)
 
+    def predict_mean(self, X: Array, include_noise: bool) -> Array:
+        filled, _ = self._fill(X)
+        return self.target.original(self._measure_mean(filled))
+
     def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
         """One component for each process and, of observations, each part of the errors' shape."""
         parts = self.measure(X)
@@ -221,7 +225,7 @@ class NeighbourPosterior(NearRows):
         shift = np.zeros(len(inputs))
         for j in np.flatnonzero(inputs.any(axis=0) & ~gaps.columns).tolist():
             if j not in self._slopes:
-                self._slopes[j] = gaps.measure_slope(j, self.rows.X, self._predict_mean)
+                self._slopes[j] = gaps.measure_slope(j, self.rows.X, self._measure_mean)
             shift += inputs[:, j] * self._slopes[j]
         learned = self._measure_gaps(parts, inputs[:, gaps.columns])
         return parts._replace(variance=parts.variance + shift[:, None] + learned)
@@ -246,12 +250,15 @@ class NeighbourPosterior(NearRows):
         """Mean squared slopes that have been measured, by input."""
         return {}
 
-    def _predict_mean(self, X: Array) -> Array:
+    def _measure_mean(self, X: Array) -> Array:
         """The scaled mean at rows X without gaps."""
-        return self.mixture.mix(self._measure(X), include_noise=False)[0]
+        return self.mixture.average(self._measure(X, with_variance=False))
 
-    def _measure(self, X: Array) -> LocalMoments:
-        """What each process says of rows X without gaps."""
+    def _measure(self, X: Array, *, with_variance: bool = True) -> LocalMoments:
+        """What each process says of rows X without gaps.
+
+        Variances that nobody asks for are NaN where all rows predict.
+        """
         if not self.is_exact:
             return self._measure_near(X, self.find(X))
         scaled, near = self.coordinates.scaled(X), self.find_near(X)
@@ -259,9 +266,11 @@ class NeighbourPosterior(NearRows):
 
         def measure(rows: Index) -> LocalMoments:
             given = self.condition_on_all(pick(near, rows))
-            return LocalMoments.join(
-                [one.moments(scaled[rows], scale) for one, scale in given], len(rows)
-            )
+            moments = [
+                one.moments(scaled[rows], scale, with_variance=with_variance)
+                for one, scale in given
+            ]
+            return LocalMoments.join(moments, len(rows))
 
         return LocalMoments(*in_tiles(measure, np.arange(len(X))))
 

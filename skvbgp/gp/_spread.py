@@ -13,7 +13,7 @@ what is found near to a place, and fetched, has the later ones.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -162,9 +162,10 @@ class SpreadPosterior(NeighbourPosterior):
         here, places = self.bring(index)
         return here.condition(places)
 
-    def _measure(self, X: Array) -> LocalMoments:
+    def _measure(self, X: Array, *, with_variance: bool = True) -> LocalMoments:
         """In turns, each of which has places from all of X: all workers have something to do."""
-        n, measure = -(-len(X) // _TILE_ROWS), super()._measure
+        measure = partial(super()._measure, with_variance=with_variance)
+        n = -(-len(X) // _TILE_ROWS)
         rows = [np.arange(i, len(X), n) for i in range(n)]
         return LocalMoments(*join_in_order([measure(X[some]) for some in rows], rows))
 

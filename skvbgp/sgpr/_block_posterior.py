@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.blockwise import in_tiles, moments_by_block
+from skvbgp._core.blockwise import by_tile, in_tiles, moments_by_block
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture, average_moments
@@ -168,6 +168,12 @@ class ExactBlockPosterior(ExactPosterior):
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         return in_tiles(lambda tile: self._tile(self._latent.moments, tile, include_noise), X)
 
+    def predict_mean(self, X: Array, include_noise: bool) -> Array:
+        def measure(tile: Array) -> Array:
+            return self._latent.mean(*self._locate(tile, include_noise))
+
+        return self._target.original(by_tile(measure, X))
+
     def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
         """One component for each draw of theta."""
         components = self._latent.components
@@ -177,14 +183,15 @@ class ExactBlockPosterior(ExactPosterior):
     def _tile(
         self, evaluate: Callable[..., tuple[Array, Array]], X: Array, include_noise: bool
     ) -> tuple[Array, Array]:
+        own = self._latent.noise.marginal_variance(X) if include_noise else 0.0
+        return self._target.unscaled(*evaluate(*self._locate(X, include_noise), own))
+
+    def _locate(self, X: Array, include_noise: bool) -> tuple[Array, Array | float]:
+        """Scaled rows, and how the data's noise varies with what is predicted of them."""
         scaled = self._coordinates.scaled(X)
         if not include_noise:
-            mean, variance = evaluate(scaled)
-        else:
-            cross = self._noise_cross(X, self._blocks.lookup(scaled))
-            own = self._latent.noise.marginal_variance(X)
-            mean, variance = evaluate(scaled, cross, own)
-        return self._target.unscaled(mean, variance)
+            return scaled, 0.0
+        return scaled, self._noise_cross(X, self._blocks.lookup(scaled))
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         scaled = self._coordinates.scaled(X)

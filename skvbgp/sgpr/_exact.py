@@ -59,6 +59,10 @@ class _Conditional(NamedTuple):
         variance = self.sigma_f**2 + noise_own - np.sum(root**2, axis=0)
         return mean, np.maximum(variance, 1e-10 * self.sigma_f**2)
 
+    def mean(self, X: Array, noise_cross: Array | float) -> Array:
+        """That of `moments`."""
+        return np.asarray(self.outputs.weights @ self._cross(X * self.Lambda, noise_cross))
+
     def joint(self, X: Array, noise_cross: Array | float) -> tuple[Array, Array]:
         """Mean and covariance of f at scaled rows X."""
         x = X * self.Lambda
@@ -95,8 +99,12 @@ class _Conditional(NamedTuple):
         return mean, np.maximum(variance, 1e-10 * self.sigma_f**2)
 
     def _condition(self, x: Array, noise_cross: Array | float) -> tuple[Array, Array]:
-        K = self.sigma_f**2 * unit_se(self.x, x) + noise_cross  # (n, n*)
+        K = self._cross(x, noise_cross)
         return self.outputs.weights @ K, self.outputs.L_inv @ K
+
+    def _cross(self, x: Array, noise_cross: Array | float) -> Array:
+        """Covariance (n, n*) with rotated rows x, plus that of the noise."""
+        return self.sigma_f**2 * unit_se(self.x, x) + noise_cross
 
 
 @dataclass(frozen=True)
@@ -240,6 +248,10 @@ class Mixture(PickledByFields):
         means, variances = zip(*parts, strict=True)
         return np.array(means).T, np.array(variances).T
 
+    def mean(self, X: Array, noise_cross: Array | float = 0.0) -> Array:
+        """That of `moments`, which takes less time by a factor of the order of n_rows."""
+        return np.mean([p.mean(X, noise_cross) for p in self._processes], axis=0)
+
     def leave_out(self, *, include_noise: bool) -> tuple[Array, Array]:
         """Mean and variance (n,) of f, or of f plus noise, at each row given all the others."""
         noise: tuple[Array | float, Array | float] = 0.0, 0.0
@@ -258,7 +270,7 @@ class Mixture(PickledByFields):
 
     def means(self, X: Array) -> Array:
         """The mean of f at scaled rows X, and that given each draw, (1 + S, n)."""
-        each = self.components(X)[0].T
+        each = np.array([p.mean(X, 0.0) for p in self._processes])
         return np.vstack([each.mean(axis=0), each])
 
     def slopes(self, X: Array) -> tuple[Array, Array]:

@@ -63,6 +63,10 @@ class GlobalPosterior:
         mean, variance = in_tiles(self._latent.moments, self._coordinates.scaled(X))
         return self._target.unscaled(mean, variance + own)
 
+    def predict_mean(self, X: Array, include_noise: bool) -> Array:
+        X, _ = self._state.fill(X)
+        return self._target.original(self._measure_mean(X))
+
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         X, own = self._fill(X, include_noise)
         mean, covariance = self._latent.joint(self._coordinates.scaled(X))
@@ -92,12 +96,12 @@ class GlobalPosterior:
             noise: Any = self._state.noise
             slopes[learned] = noise.slopes
         for j in np.setdiff1d(np.flatnonzero(gaps.any(axis=0)), learned):
-            slopes[j] = known.measure_slope(j, places.X, self._predict_mean)
+            slopes[j] = known.measure_slope(j, places.X, self._measure_mean)
         return slopes
 
-    def _predict_mean(self, X: Array) -> Array:
+    def _measure_mean(self, X: Array) -> Array:
         """The scaled mean of f at rows without gaps."""
-        return self._latent.moments(self._coordinates.scaled(X))[0]
+        return by_tile(self._latent.mean, self._coordinates.scaled(X))
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         mean, variance = in_tiles(self._latent.slope_moments, self._coordinates.scaled(X))
@@ -201,10 +205,21 @@ class SparseLatent:
         if not self._has_closed_form:
             return self._average(X, self._points)
         arguments = (*rotate(X, p.nu, p.xi), self._prior.Z)
-        mean = p.alpha * (first_moment(*arguments) @ self._v)
-        second = SecondMoment(*arguments, n_kept=0).quadratic_forms(self._V)
+        mean, second = self.mean(X), SecondMoment(*arguments, n_kept=0).quadratic_forms(self._V)
         variance = p.second_moment * (1.0 + second) - mean**2
         return mean, np.maximum(variance, 1e-10 * p.second_moment)
+
+    def mean(self, X: Array) -> Array:
+        """That of `moments`, which takes less time by a factor of the order of m."""
+        p = self._parameters
+        if not self._has_closed_form:
+            return p.alpha * self._unit_means(X).mean(axis=0)
+        return p.alpha * (first_moment(*rotate(X, p.nu, p.xi), self._prior.Z) @ self._v)
+
+    def _unit_means(self, X: Array) -> Array:
+        """That given each draw of Lambda, (S, n), where sigma_f is one."""
+        rotated = (X * self._parameters.draw_Lambda(e) for e in self._points)
+        return np.array([unit_se(x, self._prior.Z) @ self._v for x in rotated])
 
     def _average(self, X: Array, draws: Array) -> tuple[Array, Array]:
         """The moments over draws of Lambda, from terms none of which is a difference of large ones.
@@ -270,10 +285,7 @@ class SparseLatent:
 
     def means(self, X: Array) -> Array:
         """The mean, and that given each draw of theta, (1 + S, n)."""
-        p = self._parameters
-        rotated = (X * p.draw_Lambda(e) for e in self._points)
-        each = [p.alpha * (unit_se(x, self._prior.Z) @ self._v) for x in rotated]
-        return np.array([self.moments(X)[0], *each])
+        return np.vstack([self.mean(X), self._parameters.alpha * self._unit_means(X)])
 
     def slopes(self, X: Array) -> tuple[Array, Array]:
         """Derivatives of the mean, (n, d), and given each draw of theta, (S, n, d)."""

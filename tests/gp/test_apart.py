@@ -19,6 +19,7 @@ from skvbgp.kernels import Matern
 from tests.fits import train_until
 from tests.functions import check_first_slope, check_joint_draws
 from tests.gp.cases import small, small_outputs
+from tests.means import check_means
 from tests.oracles import gp as oracle
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
@@ -271,6 +272,7 @@ def test_others_predict_as_they_would_together(data):
     joint = replace(model._state, apart=(None, None))
     found, expected = model.predict(PLACES), joint.posterior.moments(PLACES, True)[0]
     assert_allclose(found[:, 0], expected[:, 0], rtol=1e-10)
+    check_means(model._state.posterior, PLACES)
     assert np.abs(found - expected)[:, 1].min() > 1e-3
     assert_array_equal(model.output_covariance_, joint.covariance)
     assert model.noise_variance_[0] == (joint.noises * joint.units.unit**2)[0]

@@ -19,6 +19,7 @@ from tests.functions import check_draws, check_gradients_of_draws, check_same_fu
 from tests.gp import test_posterior as neighbours
 from tests.gp.cases import make_data, small
 from tests.gp.test_scale import PROCESSES, check_places_and_rows_one_by_one, describe
+from tests.means import check_means
 from tests.oracles import gp as oracle
 
 N, K, SIZE, NEAR = 60, 8, 25, 7
@@ -89,6 +90,7 @@ def test_the_rows_around_a_cell_predict_its_places(kind, rng):
             expected = mean, variance, factor * process.noise, evidence
             assert_allclose([part[i, c] for part in parts], expected, rtol=1e-6)
     assert n_inside > 10
+    check_means(posterior, places)
 
 
 @pytest.mark.parametrize("kind", ["plain", "gaps"])

@@ -21,6 +21,7 @@ from skvbgp.gp._steep_lines import leave_lines
 from skvbgp.kernels import RBF, Linear, Matern
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import make_data, small
+from tests.means import check_means
 from tests.oracles import gp as oracle
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
@@ -180,6 +181,8 @@ def test_prediction_is_the_sum_of_both(rng):
     found_mean, found_std = model.predict(places, return_std=True)
     assert_allclose(found_mean, expected)
     assert_allclose(found_std**2, total)
+    check_means(state.posterior, places)
+    check_means(replace(state, k=80).posterior, places)  # all rows predict
 
 
 @pytest.mark.thorough

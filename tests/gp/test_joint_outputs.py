@@ -12,6 +12,7 @@ from skvbgp.gp._coregion import Coregion
 from skvbgp.kernels import RBF, Matern, White
 from tests.gp.cases import small_outputs
 from tests.joint_outputs import check_methods_agree
+from tests.means import check_means
 from tests.oracles import gp as oracle
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
@@ -117,6 +118,7 @@ def test_predictions_are_those_of_the_dense_model(data):
 def test_methods_agree(data, which, request):
     X, model = data[0], request.getfixturevalue(which)
     check_methods_agree(model, X[:5] + 0.1, 2, atol=0.2, rtol=0.1)
+    check_means(model._state.posterior, X[:5] + 0.1)
 
 
 @pytest.mark.parametrize("which", ["exact", "near"])

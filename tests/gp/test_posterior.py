@@ -10,7 +10,9 @@ from scipy import stats
 
 from skvbgp import VBGPRegressor
 from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.base import Gaps
 from skvbgp.gp import _neighbours, _posterior
+from skvbgp.gp._conditional import Conditional
 from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._process import Process
@@ -18,6 +20,7 @@ from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows
 from skvbgp.kernels import RBF, Linear, Matern
 from tests.gp.cases import predict_from_neighbours
+from tests.means import check_means
 
 #: If all rows predict, they have one scale; `test_scale` has the other case.
 PROCESSES = (
@@ -57,6 +60,24 @@ def test_a_place_is_predicted_from_its_nearest_rows(rng, monkeypatch, k):
         for c, expected in enumerate(measure_place(posterior, x)):
             found = [part[i, c] for part in parts]
             assert_allclose(found, [float(np.squeeze(value)) for value in expected], rtol=1e-7)
+
+
+@pytest.mark.parametrize("k", [5, 30, 40])
+@pytest.mark.parametrize("one_scale", [False, True])
+def test_means_alone_need_no_variances(rng, monkeypatch, k, one_scale):
+    """Where all rows predict; also rows with weights, and places of which something is missing."""
+    plain, places = make_posterior(rng, k), rng.standard_normal((6, 2))
+    noise = RowNoise(rng.uniform(0.5, 3.0, 40), rng.uniform(0.0, 1.0, 40))
+    rows = Rows().plus(plain.rows.X, plain.rows.y, noise)
+    processes = tuple(replace(process, one_scale=one_scale) for process in PROCESSES)
+    mixture, gaps = replace(plain.mixture, processes=processes), Gaps.of(plain.rows.X)
+    posterior = replace(plain, rows=rows, mixture=mixture, gaps=gaps)
+    check_means(posterior, places)
+    places[:2, 1] = np.nan
+    check_means(posterior, places)
+    if posterior.is_exact:
+        monkeypatch.setattr(Conditional, "_measure_variance", None)
+        assert np.isfinite(posterior.predict_mean(places, True)).all()
 
 
 def test_neighbours_say_to_gradients_and_functions_what_they_say_to_predictions(rng):

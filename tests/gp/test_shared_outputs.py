@@ -12,6 +12,7 @@ from sklearn.base import clone
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.kernels import RBF, Matern, White
 from tests.gp.cases import small_outputs
+from tests.means import check_means
 from tests.observer import Observer
 from tests.oracles import gp as oracle
 
@@ -170,6 +171,7 @@ def test_outputs_of_the_same_rows_are_predicted_as_without_their_twin(data, whic
         for include_noise in (False, True):
             expected = alone.moments(T, include_noise)
             assert_allclose(output.posterior.moments(T, include_noise), expected, rtol=1e-12)
+        check_means(output.posterior, T)
     if which == "exact":
         pairs = zip(first.posterior.conditionals, second.posterior.conditionals, strict=True)
         assert all(one.L_inv is other.L_inv for one, other in pairs)

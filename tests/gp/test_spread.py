@@ -16,6 +16,7 @@ from skvbgp.base import Neighbourhoods, find_near
 from skvbgp.gp._spread import SpreadRows
 from skvbgp.kernels import RBF, Matern, White
 from tests.decoupled.test_sharded import let_workers_die
+from tests.means import check_means
 from tests.row_keepers import check_deaths_change_nothing
 
 da = pytest.importorskip("dask.array")
@@ -122,6 +123,7 @@ def test_gaps_in_new_rows(models):
     rows[3, 1] = rows[7, 0] = np.nan
     of_spread, of_local = (model.predict(rows, return_std=True) for model in models)
     assert_allclose(of_spread, of_local, rtol=1e-8)
+    check_means(models[0]._state.posterior, rows)
 
 
 def test_what_describes_the_model(models, monkeypatch):
@@ -158,6 +160,7 @@ def test_few_rows_are_all_neighbours():
     X, y = make_data(15)
     model, local = clone(LEARNED).fit(*spread(X, y)), clone(LEARNED).fit(X, y)
     assert_array_equal(say(model), say(local))
+    check_means(model._state.posterior, PLACES)
 
 
 # -- streams ---------------------------------------------------------------------------------------

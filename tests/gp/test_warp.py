@@ -23,6 +23,7 @@ from skvbgp.kernels import RBF, Matern
 from skvbgp.kernels._candidates import make_base_kernels
 from tests.derivatives import check_mean_gradient, numerical_gradient
 from tests.gp.cases import make_data
+from tests.means import check_means
 from tests.oracles import gp as oracle
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
@@ -163,6 +164,7 @@ def test_gradients_are_those_of_warped_predictions(n_neighbors):
     model = VBGPRegressor(n_neighbors=n_neighbors, random_state=0, max_iter=4).fit(X, y)
     assert np.all(np.isfinite(model.input_warp_))
     places = X[7:10] + 0.05
+    check_means(model._state.posterior, places)
     if n_neighbors == "auto":
         check_mean_gradient(model, places)
     functions = model.sample_function(4, random_state=0)

@@ -197,6 +197,7 @@ def test_covariance_agrees_with_std(cls, include_noise):
     mean, std = model.predict(X_new, return_std=True, include_noise=include_noise)
     same, cov = model.predict(X_new, return_cov=True, include_noise=include_noise)
     assert_allclose(same, mean, rtol=1e-9)
+    assert_allclose(model.predict(X_new, include_noise=include_noise), mean, rtol=1e-9)
     assert_allclose(np.diagonal(cov), std**2, rtol=1e-8)
     assert np.linalg.eigvalsh(cov)[0] > -1e-10 * np.max(cov)
 
@@ -222,6 +223,7 @@ def test_noise_of_the_own_block_is_part_of_an_observation(problem):
     K[11:, 11:] += own
     gain = K[11:, :11] @ np.linalg.inv(K[:11, :11])
     assert_allclose(mean, gain @ y, rtol=1e-9)
+    assert_allclose(mixture.mean(Xs, cross), mean, rtol=1e-12)
     assert_allclose(variance, np.diagonal(K[11:, 11:] - gain @ K[:11, 11:]), rtol=1e-9)
 
 

@@ -18,6 +18,7 @@ from skvbgp.sgpr._data import Coordinates
 from skvbgp.sgpr._joint_outputs import correlate
 from skvbgp.sgpr._noise import HyperPrior
 from tests.joint_outputs import check_methods_agree
+from tests.means import check_means
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import INDEPENDENT, joint, small, ways
 from tests.sgpr.problems import check_gradient, small_problem, structure_of
@@ -242,6 +243,7 @@ def test_methods_agree(cls, solver, data):
     X, seen, _ = data
     model, places = joint(cls, solver).fit(X, seen), X[:5] + 0.1
     check_methods_agree(model, places, T, atol=0.3, rtol=0.15)
+    check_means(model._posterior(), places)
     std = model.predict(places, return_std=True)[1]
     known = model.predict(places, return_std=True, y_var=[[0.1, 9.0, 0.0]] * 5)[1]
     assert_allclose(known**2 - std**2, [[0.1, 9.0, 0.0]] * 5, atol=1e-8)

@@ -133,6 +133,17 @@ def test_joint(problem, Xs, rng, sampled):
 @pytest.mark.parametrize(
     "rule", [ClosedForm(), CommonDraws(np.ones((2, 2)))], ids=["closed", "drawn"]
 )
+def test_means_alone_need_no_variances(problem, Xs, monkeypatch, rule):
+    latent = predictor(problem, random_q(4), rule)
+    mean, _ = latent.moments(Xs)
+    monkeypatch.setattr("skvbgp.sgpr._posterior.SecondMoment", None)
+    monkeypatch.setattr(latent, "_root", None)
+    assert_allclose(latent.mean(Xs), mean, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "rule", [ClosedForm(), CommonDraws(np.ones((2, 2)))], ids=["closed", "drawn"]
+)
 def test_row_by_row_equals_the_batch(problem, Xs, rule):
     together = predictor(problem, random_q(4), rule)
     mean, variance = together.moments(Xs)
