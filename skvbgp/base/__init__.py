@@ -52,7 +52,13 @@ from skvbgp.base._labels import Labels, read_classes
 from skvbgp.base._learner import Distribution, Learner, Posterior, RegressionLearner
 from skvbgp.base._left_out import LeavesOut, RowSaysMoreError, find_known, invert_rest
 from skvbgp.base._neighbours import Neighbourhoods, RowSearch, SmallSearch
-from skvbgp.base._outputs import Observations, OutputsLearner, OutputsPosterior, OutputsState
+from skvbgp.base._outputs import (
+    Observations,
+    OutputsDistribution,
+    OutputsLearner,
+    OutputsPosterior,
+    OutputsState,
+)
 from skvbgp.base._parted import PartedModel, find_joining, tell_output
 from skvbgp.base._spread_neighbours import find_near, find_near_scaled
 from skvbgp.base._start import (

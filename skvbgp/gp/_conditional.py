@@ -34,6 +34,13 @@ class Moments(NamedTuple):
     evidence: Any  # log evidence of the rows
 
 
+class Seen(NamedTuple):
+    """What moments at n* rows are made of, whatever the targets are."""
+
+    covariance: Array  # (n, n*) with the rows that are known
+    variance: Array  # (n*,), of the latent function at scale one
+
+
 @dataclass(frozen=True)
 class Conditional:
     """The process given rows. At which scale it predicts others is said by some of these."""
@@ -134,16 +141,22 @@ class Conditional:
 
     # -- predictions -------------------------------------------------------------------------------
 
-    def moments(
-        self, X: Array, scale: Scale | None = None, *, with_variance: bool = True
-    ) -> Moments:
-        """Moments at rows X (n*, d), at the scale there; None is that of all rows.
+    def moments(self, X: Array, scale: Scale | None = None) -> Moments:
+        """Moments at rows X (n*, d), at the scale there; None is that of all rows."""
+        return self.tell(self.see(X), scale)
 
-        Variances, which take n times as long, are NaN if nobody asks for them.
+    def see(self, X: Array, *, with_variance: bool = True) -> Seen:
+        """What does not depend on the targets, and takes most of the time.
+
+        Variances, which take n times as long as means, are NaN if nobody asks for them.
         """
         k = self.process.covariance(self.X, X)
         variance = self._measure_variance(X, k) if with_variance else np.full(len(X), np.nan)
-        return self._as_moments(self.weights @ k, variance, scale)
+        return Seen(k, variance)
+
+    def tell(self, seen: Seen, scale: Scale | None = None) -> Moments:
+        """The moments at rows that this has seen, or one with the same factor."""
+        return self._as_moments(self.weights @ seen.covariance, seen.variance, scale)
 
     def _measure_variance(self, X: Array, k: Array) -> Array:
         """That of the latent function at rows X, with covariances k (n, n*), at scale one."""

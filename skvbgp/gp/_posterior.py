@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -151,17 +151,26 @@ class NeighbourPosterior(NearRows):
     # -- the contract of base.Posterior ------------------------------------------------------------
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        parts = self.measure(X)
-        mean, variance = self.mixture.mix(parts, include_noise=include_noise)
-        return self.target.unscaled(mean, variance)
+        return self.mix(self.measure(X), include_noise=include_noise)
 
     def predict_mean(self, X: Array, include_noise: bool) -> Array:
-        filled, _ = self._fill(X)
-        return self.target.original(self._measure_mean(filled))
+        return self.average(self.measure(X, with_variance=False))
 
     def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
         """One component for each process and, of observations, each part of the errors' shape."""
-        parts = self.measure(X)
+        return self.distribute(self.measure(X), include_noise=include_noise)
+
+    def average(self, parts: LocalMoments) -> Array:
+        """Mean (n,) of rows of which each process says `parts`."""
+        return self.target.original(self.mixture.average(parts))
+
+    def mix(self, parts: LocalMoments, *, include_noise: bool) -> tuple[Array, Array]:
+        """Mean and variance (n,) of such rows."""
+        mean, variance = self.mixture.mix(parts, include_noise=include_noise)
+        return self.target.unscaled(mean, variance)
+
+    def distribute(self, parts: LocalMoments, *, include_noise: bool) -> NormalMixture:
+        """Their distributions."""
         mean, variance, belief = self.mixture.components(parts, include_noise=include_noise)
         given = NormalMixture.of_moments(*self.target.unscaled(mean, variance), belief)
         shape = self.mixture.shape if include_noise else None
@@ -208,10 +217,11 @@ class NeighbourPosterior(NearRows):
 
     # -- what the processes say --------------------------------------------------------------------
 
-    def measure(self, X: Array) -> LocalMoments:
-        """What each process says of rows X, in the user's units."""
+    def measure(self, X: Array, *, with_variance: bool = True) -> LocalMoments:
+        """What each process says of rows X; if nobody asks for variances, means and evidence."""
         filled, inputs = self._fill(X)
-        return self._tell_outputs(X, self._widen(self._measure(filled), inputs))
+        parts = self._measure(filled, with_variance=with_variance)
+        return self._tell_outputs(X, self._widen(parts, inputs)) if with_variance else parts
 
     def _widen(self, parts: LocalMoments, inputs: Array | None) -> LocalMoments:
         """The same of rows whose inputs have variances (n, d), in squared units of their spread.
@@ -261,18 +271,7 @@ class NeighbourPosterior(NearRows):
         """
         if not self.is_exact:
             return self._measure_near(X, self.find(X))
-        scaled, near = self.coordinates.scaled(X), self.find_near(X)
-        _ = self.conditionals  # once, not in each thread
-
-        def measure(rows: Index) -> LocalMoments:
-            given = self.condition_on_all(pick(near, rows))
-            moments = [
-                one.moments(scaled[rows], scale, with_variance=with_variance)
-                for one, scale in given
-            ]
-            return LocalMoments.join(moments, len(rows))
-
-        return LocalMoments(*in_tiles(measure, np.arange(len(X))))
+        return _measure_together([self], X, with_variance=with_variance)[0]
 
     def leave_out(
         self,
@@ -313,7 +312,7 @@ class NeighbourPosterior(NearRows):
 
     def leave_out_all(self) -> tuple[Array, Array]:
         """Mean and variance of the known observations, each left out, in the user's units."""
-        return self._predict_observed(self.leave_out(np.arange(len(self.rows))))
+        return self.mix(self.leave_out(np.arange(len(self.rows))), include_noise=True)
 
     def leave_out_of(self, index: Index, y: Array, weight: Array) -> tuple[Array, Array]:
         """The same of observations y (n,) with weights, for each of which a known row stands."""
@@ -323,11 +322,7 @@ class NeighbourPosterior(NearRows):
         others[others < _LEAST_OTHERS * weight] = 0.0
         above = np.divide(weight, others, out=np.zeros_like(others), where=others > 0.0)
         rest = self.target.scaled(mean - above * (y - mean))
-        return self._predict_observed(self.leave_out(index, others, y=rest))
-
-    def _predict_observed(self, parts: LocalMoments) -> tuple[Array, Array]:
-        mean, variance = self.mixture.mix(parts, include_noise=True)
-        return self.target.unscaled(mean, variance)
+        return self.mix(self.leave_out(index, others, y=rest), include_noise=True)
 
     def _leave_out(self, index: Index) -> LocalMoments:
         if self.is_exact:
@@ -422,6 +417,42 @@ class TwinPosterior(NeighbourPosterior):
 
     def go_on(self, before: NeighbourPosterior) -> None:
         """The first one does."""
+
+
+def measure_twins(
+    outputs: Sequence[NeighbourPosterior], X: Array, *, with_variance: bool = True
+) -> list[LocalMoments]:
+    """What each process says of rows X, of each output.
+
+    Twins share what is said whatever their targets are: covariances, and L^-1 times these. Gaps are
+    filled by each.
+    """
+    if len(outputs) == 1 or np.isnan(X).any():
+        return [one.measure(X, with_variance=with_variance) for one in outputs]
+    return _measure_together(outputs, X, with_variance=with_variance)
+
+
+def _measure_together(
+    outputs: Sequence[NeighbourPosterior], X: Array, *, with_variance: bool
+) -> list[LocalMoments]:
+    """The same of rows without gaps, where all known rows predict."""
+    first, size = outputs[0], len(LocalMoments._fields)
+    scaled, near = first.coordinates.scaled(X), first.find_near(X)
+    for one in outputs:
+        _ = one.conditionals  # once, not in each thread
+
+    def measure(rows: Index) -> tuple[Array, ...]:
+        x, close = scaled[rows], pick(near, rows)
+        seen = [given.see(x, with_variance=with_variance) for given in first.conditionals]
+        told = list[Array]()
+        for one in outputs:
+            pairs = zip(one.condition_on_all(close), seen, strict=True)
+            moments = [given.tell(place, scale) for (given, scale), place in pairs]
+            told += LocalMoments.join(moments, len(rows))
+        return tuple(told)
+
+    told = in_tiles(measure, np.arange(len(X)))
+    return [LocalMoments(*told[i : i + size]) for i in range(0, len(told), size)]
 
 
 def _covary_within(given: Conditional, X: Array, variance: Array) -> Array:

@@ -8,16 +8,59 @@ from typing import Any
 
 import numpy as np
 
+from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass, report_as
-from skvbgp.base import Observations, OutputsPosterior, OutputsState, Relevance
+from skvbgp.base import (
+    Observations,
+    OutputsDistribution,
+    OutputsPosterior,
+    OutputsState,
+    Relevance,
+)
 from skvbgp.gp._learner import Start
+from skvbgp.gp._mixture import LocalMoments
 from skvbgp.gp._outputs import GPOutputsLearner, GPOutputsState
+from skvbgp.gp._posterior import NeighbourPosterior, TwinPosterior, measure_twins
 from skvbgp.gp._state import State
 
 
 @dataclass(frozen=True)
 class SharedPosterior(OutputsPosterior):
-    """That of outputs which have their processes in common."""
+    """That of outputs which have their processes in common.
+
+    Those that were observed in the same rows are predicted together.
+    """
+
+    outputs: tuple[NeighbourPosterior, ...]
+
+    def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        told = [one.mix(parts, include_noise=include_noise) for one, parts in self._measure(X)]
+        means, variances = zip(*told, strict=True)
+        return np.column_stack(means), np.column_stack(variances)
+
+    def predict_mean(self, X: Array, include_noise: bool) -> Array:
+        told = self._measure(X, with_variance=False)
+        return np.column_stack([one.average(parts) for one, parts in told])
+
+    def distribution(self, X: Array, include_noise: bool) -> OutputsDistribution:
+        told = self._measure(X)
+        return OutputsDistribution(
+            tuple(one.distribute(parts, include_noise=include_noise) for one, parts in told)
+        )
+
+    def _measure(
+        self, X: Array, *, with_variance: bool = True
+    ) -> list[tuple[NeighbourPosterior, LocalMoments]]:
+        """The outputs, and what the processes say of each."""
+        groups: dict[int, list[NeighbourPosterior]] = {}
+        for one in self.outputs:
+            first = one.first if isinstance(one, TwinPosterior) else one
+            groups.setdefault(id(first), []).append(one)
+        told: dict[int, LocalMoments] = {}
+        for twins in groups.values():
+            each = measure_twins(twins, X, with_variance=with_variance)
+            told |= zip(map(id, twins), each, strict=True)
+        return [(one, told[id(one)]) for one in self.outputs]
 
     @property
     def relevance(self) -> Relevance:

@@ -14,7 +14,7 @@ from skvbgp.base import Gaps
 from skvbgp.gp import _neighbours, _posterior
 from skvbgp.gp._conditional import Conditional
 from skvbgp.gp._mixture import Mixture
-from skvbgp.gp._posterior import NeighbourPosterior
+from skvbgp.gp._posterior import NeighbourPosterior, TwinPosterior, measure_twins
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows
@@ -78,6 +78,29 @@ def test_means_alone_need_no_variances(rng, monkeypatch, k, one_scale):
     if posterior.is_exact:
         monkeypatch.setattr(Conditional, "_measure_variance", None)
         assert np.isfinite(posterior.predict_mean(places, True)).all()
+
+
+@pytest.mark.parametrize("one_scale", [False, True])
+def test_twins_are_measured_together(rng, monkeypatch, one_scale):
+    """Each as by itself, but for covariances and variances, which are computed once."""
+    plain, places = make_posterior(rng, 40), rng.standard_normal((6, 2))
+    processes = tuple(replace(process, one_scale=one_scale) for process in PROCESSES)
+    mixture, gaps = replace(plain.mixture, processes=processes), Gaps.of(plain.rows.X)
+    first = replace(plain, mixture=mixture, gaps=gaps)
+    assert first.is_uniform == one_scale
+    others = [replace(first, rows=Rows().plus(plain.rows.X, y)) for y in rng.normal(size=(2, 40))]
+    twins = [TwinPosterior(**one.__getstate__(), first=first) for one in others]
+    alone, seen, see = [first, *others], [], Conditional.see
+    monkeypatch.setattr(Conditional, "see", lambda *a, **k: seen.append(a) or see(*a, **k))
+    for with_variance in (True, False):
+        expected = [one.measure(places, with_variance=with_variance) for one in alone]
+        seen.clear()
+        found = measure_twins([first, *twins], places, with_variance=with_variance)
+        assert len(seen) == len(processes)
+        assert_allclose(found, expected, rtol=1e-10)
+    places[:2, 1] = np.nan
+    expected = [one.measure(places) for one in alone]
+    assert_allclose(measure_twins([first, *twins], places), expected, rtol=1e-10)
 
 
 def test_neighbours_say_to_gradients_and_functions_what_they_say_to_predictions(rng):

@@ -177,6 +177,26 @@ def test_outputs_of_the_same_rows_are_predicted_as_without_their_twin(data, whic
         assert all(one.L_inv is other.L_inv for one, other in pairs)
 
 
+@pytest.mark.parametrize("n_neighbors", ["auto", 25])
+def test_outputs_are_predicted_together_as_each_alone(data, n_neighbors):
+    """Whichever of them were observed in the same rows, and whatever is missing of a place."""
+    X, Y, T = data
+    model = make_model(n_neighbors=n_neighbors, learn_hyperparameters=False).fit(X, Y[:, [0, 2, 1]])
+    outputs = model._state.outputs
+    assert [one.twin is not None for one in outputs] == [False, False, n_neighbors == "auto"]
+    alone = [replace(output, twin=None).posterior for output in outputs]
+    gaps = np.where(np.arange(14).reshape(7, 2) == 5, np.nan, T)
+    for places in (T, gaps):
+        for include_noise in (False, True):
+            found = model.predict(places, True, include_noise=include_noise)
+            expected = [one.moments(places, include_noise) for one in alone]
+            assert_allclose([found[0], found[1] ** 2], np.moveaxis(expected, 0, -1), rtol=1e-10)
+        check_means(model._posterior(), places)
+        quantiles = [one.distribution(places, True).quantile(0.2) for one in alone]
+        found = model.predict_quantiles(places, 0.2)
+        assert_allclose(found, np.transpose(quantiles), rtol=1e-9)
+
+
 @pytest.mark.parametrize("which", ["exact", "near"])
 @pytest.mark.every_nth("which", 2)
 def test_methods_agree(data, which, request):
