@@ -65,3 +65,14 @@ def test_weights_are_copies(rng):
     copies = np.repeat(np.arange(300), weight)
     weighted = learn_exclusion(scores, codes, weight.astype(float))
     assert weighted == learn_exclusion(scores[copies], codes[copies], None)
+
+
+def test_few_heavy_rows_may_exclude_less_than_many_others():
+    """The best exclusion is that of all copies."""
+    rng = np.random.default_rng(0)
+    (heavy, ours), (light, others) = draw(rng, 0.0, n=400), draw(rng, 1.0)
+    scores, codes = np.vstack([heavy, light]), np.append(ours, others)
+    weight = np.repeat([40, 1], [400, 4000])
+    found = learn_exclusion(scores, codes, weight.astype(float))
+    expected = learn_exclusion(scores.repeat(weight, axis=0), codes.repeat(weight), None)
+    assert found == expected > 0.0

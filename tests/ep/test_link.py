@@ -10,17 +10,6 @@ from sklearn.metrics import log_loss
 from skvbgp import EPDTCClassifier
 
 
-def test_few_heavy_rows_may_exclude_less_than_many_others():
-    """The best exclusion is that of all copies."""
-    rng = np.random.default_rng(0)
-    (heavy, ours), (light, others) = draw(rng, 0.0, n=400), draw(rng, 1.0)
-    scores, codes = np.vstack([heavy, light]), np.append(ours, others)
-    weight = np.repeat([40, 1], [400, 4000])
-    found = learn_exclusion(scores, codes, weight.astype(float))
-    expected = learn_exclusion(scores.repeat(weight, axis=0), codes.repeat(weight), None)
-    assert found == expected > 0.0
-
-
 @pytest.mark.parametrize("inducing", [slice(None, None, 2), slice(5)], ids=["many", "few"])
 def test_left_out_scores_are_those_of_fits_without_the_row(inducing, monkeypatch):
     """At fixed hyperparameters, where EP's cavities are nearly exact; few leave a residual."""
