@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import cut
 from skvbgp._optim.ascent import EndPass, report_as
 from skvbgp.base import (
     Observations,
@@ -23,6 +24,9 @@ from skvbgp.gp._outputs import GPOutputsLearner, GPOutputsState
 from skvbgp.gp._posterior import NeighbourPosterior, TwinPosterior, measure_twins
 from skvbgp.gp._state import State
 
+#: Rows of which all that the processes say of all outputs is in memory.
+_TILE_ROWS = 2**12
+
 
 @dataclass(frozen=True)
 class SharedPosterior(OutputsPosterior):
@@ -34,13 +38,18 @@ class SharedPosterior(OutputsPosterior):
     outputs: tuple[NeighbourPosterior, ...]
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        told = [one.mix(parts, include_noise=include_noise) for one, parts in self._measure(X)]
-        means, variances = zip(*told, strict=True)
-        return np.column_stack(means), np.column_stack(variances)
+        means, variances = np.empty((2, len(X), len(self.outputs)))
+        for rows in cut(len(X), _TILE_ROWS):
+            for j, (one, parts) in enumerate(self._measure(X[rows])):
+                means[rows, j], variances[rows, j] = one.mix(parts, include_noise=include_noise)
+        return means, variances
 
     def predict_mean(self, X: Array, include_noise: bool) -> Array:
-        told = self._measure(X, with_variance=False)
-        return np.column_stack([one.average(parts) for one, parts in told])
+        means = np.empty((len(X), len(self.outputs)))
+        for rows in cut(len(X), _TILE_ROWS):
+            for j, (one, parts) in enumerate(self._measure(X[rows], with_variance=False)):
+                means[rows, j] = one.average(parts)
+        return means
 
     def distribution(self, X: Array, include_noise: bool) -> OutputsDistribution:
         told = self._measure(X)

@@ -9,7 +9,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
+from skvbgp.gp import _shared_outputs
 from skvbgp.gp._posterior import NeighbourPosterior
+from skvbgp.gp._shared_outputs import SharedPosterior
 from skvbgp.kernels import RBF, Matern, White
 from tests.gp.cases import small_outputs
 from tests.means import check_means
@@ -175,6 +177,22 @@ def test_outputs_of_the_same_rows_are_predicted_as_without_their_twin(data, whic
     if which == "exact":
         pairs = zip(first.posterior.conditionals, second.posterior.conditionals, strict=True)
         assert all(one.L_inv is other.L_inv for one, other in pairs)
+
+
+def test_what_processes_say_of_all_outputs_is_never_there_for_all_rows(data, monkeypatch):
+    X, Y, T = data
+    posterior = make_model(**FIXED).fit(X, Y)._posterior()
+    expected, mean = posterior.moments(T, True), posterior.predict_mean(T, True)
+    sizes, measure = [], SharedPosterior._measure
+    monkeypatch.setattr(_shared_outputs, "_TILE_ROWS", 3)
+    monkeypatch.setattr(
+        SharedPosterior,
+        "_measure",
+        lambda self, X, **k: sizes.append(len(X)) or measure(self, X, **k),
+    )
+    assert_allclose(posterior.moments(T, True), expected, rtol=1e-12)
+    assert_allclose(posterior.predict_mean(T, True), mean, rtol=1e-12)
+    assert max(sizes) <= 3 and sum(sizes) == 2 * len(T)
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 25])
