@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skvbgp import EPDTCClassifier, VBDTCRegressor
+from skvbgp.metrics import get_scorer
 from tests.sgpr.cases import REGRESSORS, SOLVERS, every, make_data, small
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
@@ -276,6 +277,18 @@ def test_callbacks_score_with_the_weights_that_were_given(classes, method):
     score = row["accuracy" if classes else "r2"]
     assert_allclose(score, model.score(X, y, sample_weight=weight))
     assert abs(score - model.score(X, y)) > 1e-3
+
+
+def test_scorers_of_distributions_take_these_weights():
+    X, y = make_data()
+    weight = np.where(y > np.median(y), 5.0, 0.1)
+    scorer = get_scorer("log_predictive_density")
+    monitor = ScoringMonitor(scoring={"lpd": scorer, "r2": "r2"})
+    model = small(VBDTCRegressor, max_iter=2).set_callbacks(monitor)
+    model.fit(X, y, sample_weight=weight)
+    row = monitor.get_logs().data[-1]
+    assert_allclose(row["lpd"], scorer(model, X, y, sample_weight=weight))
+    assert_allclose(row["r2"], model.score(X, y, weight))
 
 
 def test_a_weight_of_all_rows_is_one_of_each_to_callbacks():

@@ -33,6 +33,7 @@ from skvbgp._core.linalg import (
     tril_gram,
     tril_inverse,
 )
+from skvbgp._core.pickling import PickledByFields
 from skvbgp.gp._conditional import Conditional, Scale
 from skvbgp.gp._coregion import Coregion, Covariance, JointCovariance, PullBack
 from skvbgp.gp._row_noise import RowNoise
@@ -66,7 +67,7 @@ _STRUCTURE = ("_names", "_first", "_shared", "_prior")
 
 
 @dataclass(frozen=True)
-class Process:
+class Process(PickledByFields):
     """Hyperparameters of one model."""
 
     kernel: Kernel

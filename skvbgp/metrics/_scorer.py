@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 from sklearn.utils.metadata_routing import UNCHANGED, MetadataRequest
@@ -56,6 +57,10 @@ class PredictiveScorer:
         if sample_weight is not None:
             kwargs = {**kwargs, "sample_weight": sample_weight}
         return self._sign * self._score_func(y_true, *predict_gaussian(estimator, X), **kwargs)
+
+    def _accept_sample_weight(self) -> bool:
+        """Whether there may be weights, as scikit-learn asks one of several scorers."""
+        return "sample_weight" in signature(self._score_func).parameters
 
     def set_score_request(self, *, sample_weight: bool | str | None = UNCHANGED) -> Any:
         """Say whether scikit-learn's metadata routing should pass ``sample_weight``.

@@ -1,5 +1,6 @@
 """One process: its evidence, its gradient and what it says given rows."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -370,3 +371,10 @@ def test_a_huge_kernel_keeps_a_small_noise(rng):
     near = predict_from_neighbours([process], X[others], y[others], X[7])[0]
     assert_allclose(near[0], direct.mean[0], atol=1e-5)
     assert_allclose(near[1] + 1e-6, direct.variance[0] + 1e-6, rtol=0.02)
+
+
+def test_what_a_process_keeps_is_not_pickled():
+    process = start_process(RBF().bind(3), gaussian=True)
+    trained = process.with_vector(process.vector)
+    assert len(pickle.dumps(trained)) == len(pickle.dumps(process))
+    assert pickle.loads(pickle.dumps(trained)) == trained
