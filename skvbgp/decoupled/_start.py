@@ -7,13 +7,15 @@ magnitude, at the cost of a few dozen steps.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from skvbgp._core import evidence
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import average_shared
 from skvbgp._core.parallel import thread_map
-from skvbgp._optim.lbfgs import lbfgs_ascent
+from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
 from skvbgp.base import pick
 from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Model
@@ -22,8 +24,10 @@ from skvbgp.decoupled._bound import Model
 EVIDENCE_ROWS = 512
 #: Rows by which a few of the candidates are chosen, which all of these rows then compare.
 _CHOOSING_ROWS, _FEW = 256, 4
-#: Limits of the log noise variance.
-_LOG_NOISE_BOUNDS = (-12.0, 3.0)
+#: Nats by which a start has to lead to more than the first one.
+_LEAST_LEAD = 0.5
+#: Limits of the log noise variance, and a small one.
+_LOG_NOISE_BOUNDS, _LITTLE_LOG_NOISE = (-12.0, 3.0), float(np.log(0.01))
 #: Iterations of the search, and the relative rise at which it stops.
 _MAX_ITER, _TOL = 40, 1e-4
 
@@ -33,39 +37,57 @@ def find_hyperparameters(
 ) -> tuple[Array, float]:
     """Find theta and the log variance of noise of largest posterior density, given some rows.
 
-    The best of the kernel's candidates, after a scan of the noise, is refined by gradients. A
-    sparse process, which cannot explain all of f, has more noise.
+    The best of the kernel's candidates, after a scan of the noise, are refined by gradients, and so
+    is the first one with little noise: where one of several inputs matters, length scales that are
+    all alike say that nearly everything is noise, and from there no gradient leads away. A sparse
+    process, which cannot explain all of f, has more noise.
 
     The rows X (n, d) are scaled, and y (n,) or (n, k) values of each f with additive noise, or
     nearly. They count as often as ``counts`` (n,) say, None is once; of a single f, variances (n,)
     of the noise may be known besides.
     """
-    rows = Basis(X)
-    data = y, counts, known
 
-    def log_density(x: Array) -> tuple[float, Array]:
+    def log_density(x: Array, rows: Basis, *data: Any) -> tuple[float, Array]:
         value, gradient = log_evidence(model, x, rows, *data)
         log_prior, slope = model.log_prior(x[:-1])
         gradient[:-1] = average_shared(gradient[:-1] + slope, model.own_theta)
         return value + log_prior, gradient
 
+    def refine(x: Array, rows: Basis, *data: Any) -> LbfgsResult:
+        return lbfgs_ascent(
+            lambda x: log_density(x, rows, *data), x, max_iter=_MAX_ITER, tol=_TOL, bounds=bounds
+        )
+
+    everything = Basis(X), y, counts, known
     some = slice(_CHOOSING_ROWS)
-    chosen, told = rows[some], (y[some], pick(counts, some), pick(known, some))
+    told: tuple[Any, ...] = y[some], pick(counts, some), pick(known, some)
+    rows = Basis(X[some])
 
     def scan(theta: Array) -> tuple[float, Array]:
-        K = model.kernel.with_theta(theta)(chosen, chosen)
+        K = model.kernel.with_theta(theta)(rows, rows)
         value, log_noise = evidence.scan_noises(K, *told)
         return value + model.log_prior(theta)[0], np.append(theta, log_noise)
 
+    def compare(starts: list[Array]) -> Array:
+        """Their densities, of all rows."""
+        return np.array(
+            thread_map(lambda x: log_density(x, *everything)[0], [(x,) for x in starts])
+        )
+
+    bounds = np.append(model.kernel.bounds, [_LOG_NOISE_BOUNDS], axis=0)
     scans = thread_map(scan, [(theta,) for theta in model.kernel.candidates])
     best = [x for _, x in sorted(scans, key=lambda scanned: -scanned[0])][:_FEW]
-    if len(X) > _CHOOSING_ROWS and len(best) > 1:
-        densities = thread_map(lambda x: log_density(x)[0], [(x,) for x in best])
-        x = best[int(np.argmax(densities))]
-    else:
-        x = best[0]
-    bounds = np.append(model.kernel.bounds, [_LOG_NOISE_BOUNDS], axis=0)
-    x = lbfgs_ascent(log_density, x, max_iter=_MAX_ITER, tol=_TOL, bounds=bounds).x
+    is_whole = len(X) <= _CHOOSING_ROWS
+    if not is_whole:
+        best = [best[i] for i in np.argsort(-compare(best), kind="stable")]
+    if counts is None or counts.max() <= 1.0:  # copies, which agree, would say that it is little
+        best.append(np.append(best[0][:-1], min(best[0][-1], _LITTLE_LOG_NOISE)))
+    refined = [found.x for found in thread_map(refine, [(x, rows, *told) for x in best])]
+    densities = compare(refined)
+    leader = 0 if densities.max() < densities[0] + _LEAST_LEAD else int(np.argmax(densities))
+    x = refined[leader]
+    if not is_whole:
+        x = refine(x if leader else best[0], *everything).x
     return x[:-1], float(x[-1])
 
 

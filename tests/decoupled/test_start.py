@@ -182,3 +182,13 @@ def test_function_with_much_detail(kernel):
     mean, std = model.fit(X[:400], y[:400]).predict(X[400:], return_std=True)
     assert np.sqrt(np.mean((mean - y[400:]) ** 2)) < 0.2
     assert np.mean(np.abs(mean - y[400:]) < 1.96 * std) > 0.9
+
+
+@pytest.mark.parametrize("n", [70, 300])
+def test_search_finds_the_one_input_that_matters(rng, n):
+    """Where length scales that are all alike say that nearly everything is noise."""
+    X = rng.uniform(-1.7, 1.7, (n, 6))
+    y = np.sin(2.6 * X[:, 0]) + 0.1 * rng.standard_normal(n)
+    model = model_of(GeneralizedSE(0.0, np.zeros(6)), 0.5)
+    _, log_noise = find_hyperparameters(model, X, y / np.std(y))
+    assert np.exp(log_noise) < 0.1
