@@ -29,6 +29,9 @@ _PRIOR_VARIANCE, _MOST_CHANGE = 0.5, 6.0
 #: Iterations of the search, and the relative rise at which it stops.
 _MAX_ITER, _TOL = 40, 1e-4
 
+#: Mean and standard deviation of a normal prior of the noise's logarithm.
+NoisePrior = tuple[float, float]
+
 
 class ExactRows(NamedTuple):
     """Scaled rows without gaps, and what is known of their noise."""
@@ -53,7 +56,9 @@ def make_usual_kernel(d: int, owners: Owners) -> RBF:
     return RBF(np.full(d, np.sqrt(count_inputs(d, owners))))
 
 
-def find_maximum(start: RBF | Matern, rows: ExactRows) -> LbfgsResult:
+def find_maximum(
+    start: RBF | Matern, rows: ExactRows, noise_prior: NoisePrior | None = None
+) -> LbfgsResult:
     """The largest log density, and where it is, see `log_density`."""
     known, log_slopes = rows.known, np.empty(0)
     if rows.gaps is not None:
@@ -70,15 +75,21 @@ def find_maximum(start: RBF | Matern, rows: ExactRows) -> LbfgsResult:
     bounds = np.column_stack([x - _MOST_CHANGE, x + _MOST_CHANGE])
     bounds[len(x) - len(log_slopes) :] = SLOPE_LIMITS
     return lbfgs_ascent(
-        lambda x: log_density(x, start, rows), x, max_iter=_MAX_ITER, tol=_TOL, bounds=bounds
+        lambda x: log_density(x, start, rows, noise_prior),
+        x,
+        max_iter=_MAX_ITER,
+        tol=_TOL,
+        bounds=bounds,
     )
 
 
-def log_density(x: Array, start: RBF | Matern, rows: ExactRows) -> tuple[float, Array]:
+def log_density(
+    x: Array, start: RBF | Matern, rows: ExactRows, noise_prior: NoisePrior | None = None
+) -> tuple[float, Array]:
     """log p(y, x) up to a constant, and its gradient in x.
 
     The length scales of the kernel, at their start, are the middle of their prior, in which one
-    that columns share counts once.
+    that columns share counts once. The noise has a prior if it is given.
     """
     d = rows.X.shape[1]
     lengths, slopes = slice(1, d + 1), slice(d + 2, None)
@@ -91,6 +102,10 @@ def log_density(x: Array, start: RBF | Matern, rows: ExactRows) -> tuple[float, 
     gradient[lengths] = average_shared(pulled, rows.owners)
     gradient[slopes] -= unlikely / SLOPE_SPREAD
     value -= 0.5 * float(share @ away**2) / _PRIOR_VARIANCE + 0.5 * float(unlikely @ unlikely)
+    if noise_prior is not None:
+        mean, std = noise_prior
+        z = (x[d + 1] - mean) / std
+        value, gradient[d + 1] = value - 0.5 * float(z**2), gradient[d + 1] - z / std
     return value, gradient
 
 

@@ -21,6 +21,8 @@ from skvbgp.spectrum._state import VARIANCE_LIMITS, Hyperparameters, State
 _SMALLEST_SCALE = 0.02
 #: Mean and standard deviation of the normal prior of the noise's logarithm, which VBGP has, too.
 _NOISE_PRIOR = (np.log(0.05), 1.0)
+#: The same of few rows, which many inputs interpolate, whose noise may be next to nothing.
+_VAGUE_NOISE_PRIOR = (float(np.log(0.05)), 3.0)
 #: Iterations of the search for two variances, and the relative rise at which it stops.
 _MAX_ITER, _TOL = 40, 1e-5
 
@@ -82,7 +84,7 @@ def start_from_evidence(
     if rough.value > smooth.value:
         R = draw_frequencies(m, before.length_scale, rng)
         return R, find_variances(rows, R, before) if are_all else before
-    x = smooth.x
+    x = find_maximum(RBF(before.length_scale), exact, _VAGUE_NOISE_PRIOR).x
     signal, noise, length_scale = float(np.exp(x[0])), float(np.exp(x[-1])), np.exp(x[1:-1])
     R = rng.standard_normal((m, len(length_scale))) / (2.0 * np.pi * length_scale)
     return R, Hyperparameters(length_scale, signal, noise, noise, owners)

@@ -16,7 +16,12 @@ from skvbgp.spectrum._state import VARIANCE_LIMITS, Hyperparameters
 from tests.derivatives import numerical_gradient
 from tests.oracles import spectrum as oracle
 
-BEFORE = Hyperparameters(np.array([1.4, 1.4]), 1.0, 0.1, 0.1)
+
+def make_hyperparameters(d):
+    return Hyperparameters(np.full(d, 1.4 * np.sqrt(d / 2.0)), 1.0, 0.1, 0.1)
+
+
+BEFORE = make_hyperparameters(2)
 KERNELS = pytest.mark.parametrize(
     "kernel", [RBF(BEFORE.length_scale), Matern(BEFORE.length_scale, nu=0.5)], ids=["SE", "exp"]
 )
@@ -46,6 +51,11 @@ def test_log_density(kernel):
     assert_allclose(value, expected, rtol=1e-10)
     numerical = numerical_gradient(lambda x: log_density(x, kernel, rows)[0], x)
     assert_allclose(gradient, numerical, atol=1e-6)
+    of_noise = norm(-3.0, 2.0)
+    value, gradient = log_density(x, kernel, rows, (-3.0, 2.0))
+    assert_allclose(value, expected + of_noise.logpdf(x[3]) - of_noise.logpdf(-3.0), rtol=1e-10)
+    numerical = numerical_gradient(lambda x: log_density(x, kernel, rows, (-3.0, 2.0))[0], x)
+    assert_allclose(gradient, numerical, atol=1e-6)
 
 
 @KERNELS
@@ -64,11 +74,23 @@ def test_search_ends_where_the_density_is_largest(kernel):
 def test_a_smooth_function_has_the_spectrum_of_the_squared_exponential():
     rows = make_rows()
     R, hyper = start_from_evidence(rows, 4_000, BEFORE, np.random.RandomState(0), are_all=True)
-    x = find_maximum(RBF(BEFORE.length_scale), ExactRows(rows.X, rows.y)).x
+    prior = np.log(0.05), 3.0
+    x = find_maximum(RBF(BEFORE.length_scale), ExactRows(rows.X, rows.y), prior).x
     assert_allclose(hyper.length_scale, np.exp(x[1:3]))
     assert_allclose([hyper.signal_variance, hyper.noise_variance], np.exp(x[[0, 3]]))
     assert hyper.local_noise_variance == hyper.noise_variance
     assert_allclose(R.std(axis=0) * 2.0 * np.pi * hyper.length_scale, 1.0, rtol=0.05)
+
+
+def test_rows_that_many_inputs_interpolate_have_noise():
+    """By its prior: the evidence alone has a hundredth of what there is."""
+    rng = np.random.default_rng([0, 7])
+    X = rng.standard_normal((120, 25))
+    y = 2.0 * np.sin(X[:, 0]) + X[:, 1] + 0.2 * rng.standard_normal(120)
+    rows, before = Rows(X, (y - y.mean()) / y.std()), make_hyperparameters(25)
+    least = np.exp(find_maximum(RBF(before.length_scale), ExactRows(rows.X, rows.y)).x[-1])
+    _, hyper = start_from_evidence(rows, 10, before, np.random.RandomState(0), are_all=True)
+    assert 3.0 * least < hyper.noise_variance < 0.1
 
 
 @pytest.mark.parametrize("are_all", [True, False])
