@@ -102,9 +102,8 @@ class ColumnGaussian(ABC, PickledByFields):
                 rows = np.flatnonzero(counts == m)
                 columns = np.nonzero(missing[rows])[1].reshape(-1, m)
                 patterns, which = np.unique(columns, axis=0, return_inverse=True)
-                covariance = np.asarray(np.linalg.inv(self._take_precision(patterns)))[
-                    which.ravel()
-                ]
+                inverse = np.asarray(np.linalg.inv(self._take_precision(patterns)))
+                covariance = inverse[which.ravel()]
                 change = covariance @ np.take_along_axis(pull[rows], columns, 1)[:, :, None]
                 yield _Conditional(
                     tile[rows], columns, self.mean[columns] - change[:, :, 0], covariance

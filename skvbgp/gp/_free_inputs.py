@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
 from skvbgp._optim.maximum import Trained, train
 from skvbgp.gp._process import Process
@@ -40,18 +41,20 @@ def free_inputs(
     tied, n_inputs = np.zeros(d, dtype=int), len(np.unique(owner))
     shared = replace(process, tied=tuple(tied.tolist()))
     best = train(shared, groups, max_iter=max_iter, tol=tol)
+
+    def free_next(start: Process, n_iter: int) -> tuple[Trained[Process], Index]:
+        slopes = np.bincount(owner, _differentiate(start, groups, d) * (tied == 0))
+        freed = np.where(owner == np.argmax(np.abs(slopes)), n_free + 1, tied)
+        start = replace(start, tied=tuple(freed.tolist()))
+        return train(start, groups, max_iter=n_iter, tol=tol), freed
+
     for n_free in range(min(_MOST_FREE, n_inputs - 1)):
         least = best.value + np.log(n_inputs - n_free) + 1.0
-        # where all seems to be noise, nothing has a slope: there the first input is freed before
-        places = [(best.process, min(max_iter, _MAX_ITER)), (shared, max_iter)]
-        for start, n_iter in places[: 1 if n_free else 2]:
-            slopes = np.bincount(owner, _differentiate(start, groups, d) * (tied == 0))
-            freed = np.where(owner == np.argmax(np.abs(slopes)), n_free + 1, tied)
-            start = replace(start, tied=tuple(freed.tolist()))
-            trained = train(start, groups, max_iter=n_iter, tol=tol)
-            if trained.value >= least:
-                break
-        else:
+        trained, freed = free_next(best.process, min(max_iter, _MAX_ITER))
+        if n_free == 0 and trained.value < least:
+            # where all seems to be noise, nothing has a slope: it is freed before training
+            trained, freed = free_next(shared, max_iter)
+        if trained.value < least:
             break
         best, tied = trained, freed
     return best
