@@ -32,7 +32,7 @@ from skvbgp.base._learner import Learner
 from skvbgp.base._outputs import OutputsLearner
 from skvbgp.base._rows import ReadsRows
 from skvbgp.base._start import START_ROWS
-from skvbgp.base._validation import reading
+from skvbgp.base._validation import as_weights, reading
 from skvbgp.kernels._params import change_kernel, group_params, list_params, name_entries
 
 #: Decorator of `fit` and `partial_fit`: checks the constructor parameters, ends the callbacks.
@@ -274,9 +274,8 @@ def _list_given(X: Any, y: Any, sample_weight: Any = None, **metadata: Any) -> d
     """What callbacks get, to score with: weights by row, as scorers take them."""
     if sample_weight is None:
         return {"X": X, "y": y, "metadata": None}
-    if np.asarray(sample_weight).ndim == 0:
-        sample_weight = np.full(_num_samples(X), sample_weight)
-    return {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
+    weight = as_weights(sample_weight, _num_samples(X))
+    return {"X": X, "y": y, "metadata": {"sample_weight": weight}}
 
 
 def _copy_arrays(value: Any) -> Any:
