@@ -82,8 +82,9 @@ def find_hyperparameters(
         best = [best[i] for i in np.argsort(-compare(best), kind="stable")]
     if counts is None or counts.max() <= 1.0:  # copies, which agree, would say that it is little
         best.append(np.append(best[0][:-1], min(best[0][-1], _LITTLE_LOG_NOISE)))
-    refined = [found.x for found in thread_map(refine, [(x, rows, *told) for x in best])]
-    densities = compare(refined)
+    found = thread_map(refine, [(x, rows, *told) for x in best])
+    refined = [one.x for one in found]
+    densities = np.array([one.value for one in found]) if is_whole else compare(refined)
     leader = 0 if densities.max() < densities[0] + _LEAST_LEAD else int(np.argmax(densities))
     x = refined[leader]
     if not is_whole:

@@ -111,6 +111,5 @@ def measure_relevance(posterior: NeighbourPosterior, among: Index | None = None)
 
 def _predict_means(posterior: NeighbourPosterior, X: Array) -> Array:
     """Predictive means of rows, and those by each process, (n, 1 + C)."""
-    parts = posterior.measure(X)
-    mean, _ = posterior.mixture.mix(parts, include_noise=False)
-    return posterior.target.unit * np.column_stack([mean, parts.mean])
+    parts = posterior.measure(X, with_variance=False)
+    return posterior.target.unit * np.column_stack([posterior.mixture.average(parts), parts.mean])
