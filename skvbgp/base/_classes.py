@@ -98,8 +98,7 @@ class ScoresClasses(PredictsClasses):
         -------
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
             Their normal distribution function is the probability of the second class, or
-            of each class versus the rest if there are more than two. With a
-            `VBGPClassifier`, they are its log odds, or the log probabilities of the classes.
+            of each class versus the rest if there are more than two.
         """
         return self._scores(self._decisions(X))
 

@@ -193,6 +193,22 @@ class VBGPClassifier(ForgetfulClassifier):
 
     _takes_gaps, _learns_of_columns = True, False
 
+    def decision_function(self, X: Any) -> Array:
+        """Compute the scores of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs to predict at.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Log odds of the second class, or the log probability of each class if there are more
+            than two.
+        """
+        return super().decision_function(X)
+
     def summary(self) -> str:
         """Describe what has been learned in words.
 
