@@ -192,3 +192,14 @@ def test_search_finds_the_one_input_that_matters(rng, n):
     model = model_of(GeneralizedSE(0.0, np.zeros(6)), 0.5)
     _, log_noise = find_hyperparameters(model, X, y / np.std(y))
     assert np.exp(log_noise) < 0.1
+
+
+def test_search_starts_with_little_noise_besides():
+    """From all candidates it ends where most of y is noise, of which there is little."""
+    rng = np.random.default_rng(14)
+    X = rng.uniform(-2.0, 2.0, (100, 14))
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    y = np.sin(3.4 * X[:, 0]) + 0.3 * X[:, 1] ** 2 + 0.1 * rng.standard_normal(100)
+    model = model_of(GeneralizedSE(0.0, np.full(14, 0.5 * np.log(14))), 0.5)
+    _, log_noise = find_hyperparameters(model, X, (y - y.mean()) / y.std())
+    assert np.exp(log_noise) < 0.1

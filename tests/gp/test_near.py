@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp import VBGPClassifier, VBGPRegressor
 from skvbgp._core import parallel
@@ -78,3 +78,13 @@ def test_rows_that_are_known_are_not_prepared_again(rng, monkeypatch, case):
     found = model.predict(X)
     assert sum(sizes) <= 5
     assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), found)
+
+
+def test_other_units_are_another_distance(rng):
+    """Those of what is not learned follow every row."""
+    X = rng.standard_normal((60, 2)) * np.linspace(1.0, 30.0, 60)[:, None] ** [0.0, 1.0]
+    y = np.sin(3.0 * X[:, 0])
+    model = VBGPRegressor(**FIXED).partial_fit(X[:40], y[:40])
+    model.predict(X)
+    model.partial_fit(X[40:], y[40:])
+    assert_allclose(model.predict(X + 0.1), VBGPRegressor(**FIXED).fit(X, y).predict(X + 0.1))
