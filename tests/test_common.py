@@ -27,6 +27,7 @@ from sklearn.utils import estimator_checks, estimator_html_repr
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skvbgp
+import skvbgp._optim.convergence
 from skvbgp import DecoupledGPClassifier
 from skvbgp.kernels import RBF
 from tests.decoupled.cases import INSTANCES as DECOUPLED
@@ -466,6 +467,29 @@ def test_streams_may_reuse_their_arrays(estimator):
         reusing.partial_fit(**{name: a[: stop - start] for name, a in buffer.items()}, **classes)
     method = "predict_proba" if is_classifier(estimator) else "predict"
     assert_allclose(getattr(reusing, method)(X), getattr(fresh, method)(X), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        skvbgp.VBDTCRegressor(8, solver="collapsed", max_iter=2, random_state=0),
+        skvbgp.SVBSSGPRegressor(8, max_iter=2, random_state=0),
+        skvbgp.DecoupledGPRegressor(8, 8, max_iter=2, random_state=0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_streams_without_end_keep_the_last_bounds(monkeypatch, model):
+    X, y = make_data(80)
+    model = clone(model).fit(X[:40], y[:40])
+    whole = clone(model).fit(X[:40], y[:40])
+    for i in range(40, 46):
+        whole.partial_fit(X[[i]], y[[i]])
+        with monkeypatch.context() as few:
+            few.setattr(skvbgp._optim.convergence, "_KEPT_VALUES", 4)
+            model.partial_fit(X[[i]], y[[i]])
+    assert len(whole.lower_bounds_) == 8
+    assert model.lower_bounds_ == whole.lower_bounds_[-4:]
+    assert model.lower_bounds_[-1] == model.lower_bound_
 
 
 def test_all_estimators_forget():

@@ -1,4 +1,4 @@
-"""When an ascent ends: it has come to rest, or will not get as far as another one."""
+"""When an ascent ends, at rest or behind another one, and the values that a stream keeps of it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 _AVERAGED_STEPS = 100
 #: Iterations whose average rise says how far the others may get.
 _RECENT = 5
+#: Most values of its objective that a stream keeps.
+_KEPT_VALUES = 10_000
 
 
 def has_converged(values: list[float], tol: float, steps_per_value: int) -> bool:
@@ -63,3 +65,8 @@ def give_up_below(target: float, max_iter: int) -> Callable[[Callable[[], Any]],
         return values[-1] + rise * (max_iter - len(values)) < target
 
     return end_pass
+
+
+def note_call(values: tuple[float, ...], value: float) -> tuple[float, ...]:
+    """Values of passes and of calls, and that of one more call; of a long stream, the last ones."""
+    return (*values[1 - _KEPT_VALUES :], value)

@@ -73,8 +73,8 @@ class DecoupledGPClassifier(ForgetfulClassifier):
     lower_bounds_ : list of float
         Estimates of the variational lower bound on log p(y), summed over the classes if there
         are more than two: one for each pass of the last fit, averaged over its mini-batches, and
-        one for each later `partial_fit`; with ``replay=0``, the sum of the last one and of an
-        estimate for the new rows, given those before.
+        one for each later `partial_fit` (10,000 at most); with ``replay=0``, the sum of the last
+        one and of an estimate for the new rows, given those before.
 
     Examples
     --------

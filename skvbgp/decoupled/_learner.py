@@ -20,6 +20,7 @@ from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.adam import AdamState
 from skvbgp._optim.ascent import Ascended, EndPass, ascend, report_as
+from skvbgp._optim.convergence import note_call
 from skvbgp.base import (
     START_ROWS,
     RegressionLearner,
@@ -280,7 +281,7 @@ class DecoupledLearner(RegressionLearner):
 
         def conclude(ascended: Ascended) -> State:
             (value,) = ascended.values
-            bounds = *state.lower_bounds, before + value
+            bounds = note_call(state.lower_bounds, before + value)
             n_telling = state.n_telling + _count_telling(ascended.state, y, scale.n)
             learned = ascended.state
             if ascent.sample is not None:

@@ -165,8 +165,8 @@ class DecoupledGPRegressor(FillsGaps, DescribesFunction, ForgetfulRegressor):
     lower_bounds_ : list of float
         Estimates of the variational lower bound on log p(y), with every constant: one for
         each pass of the last fit, averaged over its mini-batches, and one for each later
-        `partial_fit`; with ``replay=0``, the sum of the last one and of an estimate for the new
-        rows, given those before.
+        `partial_fit` (10,000 at most); with ``replay=0``, the sum of the last one and of an
+        estimate for the new rows, given those before.
 
     feature_importances_ : ndarray of shape (n_features,)
         Mean squared derivative of the predictive mean of the latent function, times the variance of

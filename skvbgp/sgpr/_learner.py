@@ -15,6 +15,7 @@ from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.scaling import Target
 from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
+from skvbgp._optim.convergence import note_call
 from skvbgp.base import Gaps, Posterior, Targets, find_gaps, join_rows, merge_targets
 from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
 from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks, divide
@@ -393,7 +394,7 @@ class SparseLearner(Settings):
         chunk = self._remember(state, data, state.draw_rule, rng)
         known = replace(state, memory=memory.carry_to(state.prior).plus(chunk))
         end_pass(lambda: known)
-        return replace(known, lower_bounds=(*known.lower_bounds, known.lower_bound))
+        return replace(known, lower_bounds=note_call(known.lower_bounds, known.lower_bound))
 
     def _join(
         self, state: State, X: Array, y: Targets, rng: np.random.RandomState

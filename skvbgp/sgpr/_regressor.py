@@ -174,7 +174,8 @@ class VBDTCRegressor(IndependentRegressor):
         how good.
 
     lower_bounds_ : list of float
-        The bound after each pass (an average over mini-batches for "stochastic").
+        The bound after each pass (an average over mini-batches for "stochastic"), and after each
+        `partial_fit`, of which the last 10,000 are kept.
 
     n_iter_ : int
         Number of passes.

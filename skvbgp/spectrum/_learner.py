@@ -16,6 +16,7 @@ from skvbgp._core.owners import Owners, find_first_columns, find_shared
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.ascent import EndPass, Watch, go_on, no_annealing, report_as
+from skvbgp._optim.convergence import note_call
 from skvbgp.base import RegressionLearner, Targets, join_rows, merge_targets
 from skvbgp.spectrum._bound import Statistics, sum_statistics
 from skvbgp.spectrum._gaussian import Structure
@@ -276,7 +277,8 @@ class SpectrumLearner(RegressionLearner):
             state = self._learn_on(state, len(y), rng)
         bound = estimate_bound(state.q, state.hyper, state.rows, rng, _UPDATE_BOUND_ROWS)
         bound -= state.rows.total * float(np.log(state.target.unit))
-        state = replace(state, lower_bound=bound, lower_bounds=(*state.lower_bounds, bound))
+        bounds = note_call(state.lower_bounds, bound)
+        state = replace(state, lower_bound=bound, lower_bounds=bounds)
         end_pass(lambda: state)
         return state
 

@@ -170,7 +170,8 @@ class SVBSSGPRegressor(FillsGaps, DescribesFunction, LeavesOut, ForgetfulRegress
         log p(y | theta)). An average over draws: an estimate.
 
     lower_bounds_ : list of float
-        The bound in each pass that maximises it, and after each `partial_fit`.
+        The bound in each pass that maximises it, and after each `partial_fit`, of which the last
+        10,000 are kept.
 
     feature_importances_ : ndarray of shape (n_features,)
         Mean squared derivative of the predictive mean, over at most 1,000 training rows, times the
