@@ -23,9 +23,9 @@ def is_frame(collection: Any) -> bool:
     return hasattr(collection, "map_partitions")
 
 
-def refuse_collection(value: Any, purpose: str) -> None:
-    """Raise TypeError if it is a collection: NumPy would gather all of its rows."""
-    if is_collection(value):
+def refuse_collections(purpose: str, *values: Any) -> None:
+    """Raise TypeError if one of them is a collection: NumPy would gather all of its rows."""
+    if any(map(is_collection, values)):
         raise TypeError(f"{purpose} needs rows in memory, not a Dask collection.")
 
 
@@ -34,7 +34,7 @@ def in_memory(method: Callable[..., Any]) -> Any:
 
     @wraps(method)
     def call(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        refuse_collection(X, method.__name__)
+        refuse_collections(method.__name__, X)
         return method(self, X, *args, **kwargs)
 
     return call

@@ -20,7 +20,7 @@ from skvbgp._core.collections import (
     is_frame,
     make_example,
     map_rows,
-    refuse_collection,
+    refuse_collections,
 )
 from skvbgp._core.order import cut
 
@@ -59,7 +59,7 @@ def lazily(names: Names, *, rows: tuple[str, ...] = ()) -> Callable[[Callable[P,
             if not all(is_collection(value) for value in given.values()):
                 raise TypeError(f"{' and '.join(given)} must all be Dask collections, or none.")
             if bound.get("y_var") is not None:
-                refuse_collection(bound["X"], "predict with y_var")
+                refuse_collections("predict with y_var", bound["X"])
             if bound.get("return_cov"):
                 raise ValueError(
                     "The joint covariance of the rows of a Dask collection is not available: "

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skvbgp._core.collections import refuse_collection
+from skvbgp._core.collections import refuse_collections
 from skvbgp._core.draws import draw_normal
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import cut
@@ -299,7 +299,7 @@ class PredictsDistributions:
     def _check_inputs(self, X: Any) -> Array:
         """X as the posterior takes it."""
         check_is_fitted(self)
-        refuse_collection(X, "This method")
+        refuse_collections("This method", X)
         with reading(X):
             return self._read(X, reset=False)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.collections import refuse_collection
+from skvbgp._core.collections import refuse_collections
 from skvbgp._core.linalg import Array
 from skvbgp.base._change import NoticesChange, NoticesClasses, NoticesFunctions
 from skvbgp.base._estimator import (
@@ -72,8 +72,7 @@ class _KeepsStream:
         if self.forgetting == 1.0:
             self.__dict__.pop("_stream", None)
             return False
-        for values in data:
-            refuse_collection(values, "forgetting")
+        refuse_collections("forgetting", *data)
         return True
 
     def _remember(

@@ -12,7 +12,7 @@ from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from skvbgp._core.collections import is_collection, refuse_collection
+from skvbgp._core.collections import is_collection, refuse_collections
 from skvbgp._core.copies import follow_rows, join_origins
 from skvbgp._core.labels import LabelledRows, choose_classes
 from skvbgp._core.linalg import Array
@@ -107,8 +107,7 @@ class CountsLabels:
     ) -> tuple[Any, Any]:
         """Inputs and labels, without copies and rows of weight zero; of collections as given."""
         if sample_weight is not None:
-            for values in (X, y, sample_weight):
-                refuse_collection(values, "fit with sample_weight")
+            refuse_collections("fit with sample_weight", X, y, sample_weight)
         inputs, labels = self._read_rows(X, y, reset=reset, **metadata)
         if isinstance(labels, LabelledRows):
             return inputs, labels

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skvbgp._core.collections import refuse_collection
+from skvbgp._core.collections import refuse_collections
 from skvbgp._core.copies import make_keys
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
@@ -82,8 +82,7 @@ class LeavesOut(VariationalRegressor):
         (442,)
         """
         check_is_fitted(self)
-        for values in (X, y, sample_weight, y_var):
-            refuse_collection(values, "loo_predict")
+        refuse_collections("loo_predict", X, y, sample_weight, y_var)
         with reading(X):
             X, y = self._read_rows(X, y, reset=False)
         weight = as_weights(sample_weight, len(y))

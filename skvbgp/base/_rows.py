@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-from skvbgp._core.collections import is_collection, refuse_collection
+from skvbgp._core.collections import is_collection, refuse_collections
 from skvbgp._core.linalg import Array
 from skvbgp._core.shards import ShardedColumns, ShardedRows
 from skvbgp.base._inputs import ReadsInputs
@@ -73,8 +73,7 @@ class ReadsRows(ReadsInputs):
         """Refuse weights and variances of rows on workers, and rows in memory that join those."""
         for name, given in noise.items():
             if given is not None:
-                for values in (X, y, given):
-                    refuse_collection(values, f"fit with {name}")
+                refuse_collections(f"fit with {name}", X, y, given)
         if not reset and self._keeps_on_workers and not is_collection(X):
             raise TypeError(
                 "The model knows rows on Dask's workers, which rows in memory cannot join: give "

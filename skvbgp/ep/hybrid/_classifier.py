@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Trans
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from skvbgp._core.collections import refuse_collection
+from skvbgp._core.collections import refuse_collections
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import cut
 from skvbgp._core.parallel import parallel_map
@@ -326,7 +326,7 @@ class HybridGPLVM(
             Standard deviations of an entry, noise included, only if `return_std` is True.
         """
         check_is_fitted(self)
-        refuse_collection(X, "inverse_transform")
+        refuse_collections("inverse_transform", X)
         X = check_near(check_array(X, dtype=np.float64, input_name="X"), "X")
         n_latents = self._n_features_out
         if X.shape[1] != n_latents:
@@ -367,7 +367,7 @@ class HybridGPLVM(
 
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self)
-        refuse_collection(X, "This method")
+        refuse_collections("This method", X)
         options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
         with reading(X):
             X = validate_numbers(self, X, reset=False, order="C", **options)
