@@ -60,7 +60,7 @@ from skvbgp.base._outputs import (
     OutputsState,
 )
 from skvbgp.base._parted import PartedModel, find_joining, tell_output
-from skvbgp.base._spread_neighbours import find_near, find_near_scaled
+from skvbgp.base._spread_neighbours import find_near
 from skvbgp.base._start import (
     START_ROWS,
     at_one_place,

@@ -35,17 +35,10 @@ _ROUNDING = 1e-6
 def find_near(
     rows: ShardedRows, coordinates: Coordinates, weights: Array, X: Array, k: int
 ) -> Index:
-    """Numbers (n, k) of the rows that are nearest to each of X, nearest first.
+    """Numbers (n, k) of the rows that are nearest to each of X (scaled), nearest first.
 
     Distances are those of scaled coordinates times weights; of equally near rows, the first.
     """
-    return find_near_scaled(rows, coordinates, weights, coordinates.scaled(X), k)
-
-
-def find_near_scaled(
-    rows: ShardedRows, coordinates: Coordinates, weights: Array, X: Array, k: int
-) -> Index:
-    """The same for places X in scaled coordinates."""
     tiles = [X[some] * weights for some in cut(len(X), _TILE_ROWS)]
     return np.concatenate([_Finding(rows, coordinates, weights, tile, k).run() for tile in tiles])
 

@@ -132,7 +132,7 @@ class SpreadSample(Sample):
 
     def _find_groups(self, n_groups: int, size: int) -> list[Index]:
         rows, n = self.X.rows, len(self.y)
-        centres = rows.fetch(self._draw_order(n_groups)).X
+        centres = self.X.frame.scaled(rows.fetch(self._draw_order(n_groups)).X)
         return list(find_near(rows, self.X.frame, np.ones(self.d), centres, min(size, n)))
 
 
@@ -142,7 +142,8 @@ class SpreadPosterior(NeighbourPosterior):
     rows: SpreadRows
 
     def find(self, X: Array, k: int | None = None) -> Index:
-        return find_near(self.rows.workers, self.coordinates, self.weights, X, k or self.k)
+        scaled, k = self.coordinates.scaled(X), k or self.k
+        return find_near(self.rows.workers, self.coordinates, self.weights, scaled, k)
 
     def bring(self, near: Index) -> tuple[NeighbourPosterior, Index]:
         index, places = np.unique(near, return_inverse=True)

@@ -21,7 +21,7 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._core.shard import Block, Shard
 from skvbgp._core.sharded_blocks import ShardedBlocks
 from skvbgp._core.shards import ShardedRows
-from skvbgp.base import find_near_scaled
+from skvbgp.base import find_near
 from skvbgp.spectrum._block_model import SharedRows
 from skvbgp.spectrum._bound import Statistics, sum_statistics
 from skvbgp.spectrum._gaussian import Structure
@@ -77,7 +77,7 @@ class SpreadBlocks(DividedRows):
     def find_near(self, X: Array, k: int) -> Index:
         """Numbers (n, k) of the rows that are nearest to each of X (scaled)."""
         equal = np.ones(X.shape[1])
-        return find_near_scaled(self.blocks.rows, self.blocks.frame, equal, X, k)
+        return find_near(self.blocks.rows, self.blocks.frame, equal, X, k)
 
     def sum_statistics(self, structure: Structure, alphas: Array) -> Statistics:
         """`sum_statistics` of all rows, by the workers."""

@@ -274,11 +274,12 @@ def test_shards_that_have_no_near_row_are_not_asked(client, monkeypatch):
     monkeypatch.setattr(rows, "call_some", call_and_note)
     edge = X[349, 0]
     places = np.array([[-0.9, 0.0], [-0.5, 0.5], [edge, 0.1], [0.8, 0.0]])
-    near = find_near(rows, frame, np.ones(2), places, 10)
+    near = find_near(rows, frame, np.ones(2), frame.scaled(places), 10)
     assert asked == [{0: 3, 1: 1}, {1: 1}]  # both halves for the place at the edge
     assert_array_equal(near, Neighbourhoods([X]).find(places, 10))
     asked.clear()
-    assert find_near(rows, frame, np.ones(2), places[:1], 400).max() >= 350  # more than one has
+    many = find_near(rows, frame, np.ones(2), frame.scaled(places[:1]), 400)
+    assert many.max() >= 350  # more than one has
     assert asked == [{0: 1}, {1: 1}]
 
 
@@ -298,7 +299,7 @@ def test_most_places_ask_one_worker_once_rows_have_moved(rng, monkeypatch, weigh
         return call(function, tasks)
 
     monkeypatch.setattr(rows, "call_some", call_and_note)
-    near = find_near(rows, frame, weights, places, 20)
+    near = find_near(rows, frame, weights, frame.scaled(places), 20)
     found = rows.fetch(near.ravel()).X.reshape(100, 20, 2)
     distance = np.linalg.norm((X - places[:, None]) * weights, axis=2)
     told = np.linalg.norm((found - places[:, None]) * weights, axis=2)
@@ -335,9 +336,9 @@ def test_near_rows_are_those_of_all(rng, d):
     weights = rng.uniform(0.5, 2.0, d)
     frame = Coordinates(rows.inputs.mean, rows.inputs.unit)
     expected = Neighbourhoods([frame.scaled(X) * weights]).find(frame.scaled(places) * weights, 40)
-    assert_array_equal(find_near(rows, frame, weights, places, 40), expected)
+    assert_array_equal(find_near(rows, frame, weights, frame.scaled(places), 40), expected)
     twice = rows.joined(rows)
-    found = find_near(twice, frame, weights, places, 10)
+    found = find_near(twice, frame, weights, frame.scaled(places), 10)
     assert_array_equal(found[:, ::2], expected[:, :5])
     assert_array_equal(found[:, 1::2], 300 + expected[:, :5])
 
@@ -361,7 +362,7 @@ def test_shards_are_asked_for_their_share_first(rng, monkeypatch, d):
         return results
 
     monkeypatch.setattr(rows, "call_some", call_and_note)
-    near = find_near(rows, frame, np.ones(d), places, k)
+    near = find_near(rows, frame, np.ones(d), frame.scaled(places), k)
     distance = np.linalg.norm(X - places[:, None], axis=2)
     expected = np.argsort(distance, axis=1, kind="stable")[:, :k]
     assert_array_equal(np.sort(near), np.sort(expected))
