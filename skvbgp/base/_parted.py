@@ -142,18 +142,11 @@ class PartedModel(Parted):
     def relevance(self) -> Relevance:
         """Shares (d,) of the inputs, averaged over the values of all outputs."""
         joins = self.joins
-        if joins.all():
-            return self._measure_common()
         parts = [one.relevance for one in self.apart if one is not None]
         counts = list(self.counts[~joins])
         if joins.any():
-            parts.append(self._measure_common())
+            parts.append(self.common.measure_relevance(joins))
             counts.append(self.counts[joins].sum())
         shares = np.array(counts) / sum(counts)
         means, stds = np.array(parts).swapaxes(0, 1)
         return Relevance(shares @ means, np.sqrt(shares**2 @ stds**2))
-
-    def _measure_common(self) -> Relevance:
-        """Shares of the inputs to the outputs that join."""
-        relevance: Relevance = self.common.measure_relevance(self.joins)
-        return relevance
