@@ -44,11 +44,8 @@ def by_task(
     n_jobs: int | None,
 ) -> Array:
     """Results (n, ...) of ``function(*shared, *rows)`` on joblib's workers, some rows at a time."""
-
-    def task(i: int) -> tuple[NDArray[Any], ...]:
-        return tuple(values[i * _TASK_ROWS : (i + 1) * _TASK_ROWS] for values in rows)
-
-    tasks, parts = LazyTasks(-(-len(rows[0]) // _TASK_ROWS), task), list[Array]()
+    tasks = [tuple(values[some] for values in rows) for some in cut(len(rows[0]), _TASK_ROWS)]
+    parts: list[Array] = []
     spread_each(function, tasks, parts.append, n_jobs=n_jobs, shared=shared)
     return np.concatenate(parts)
 

@@ -60,11 +60,12 @@ def own_gradient(t: float | Array, weight: Array | None, d_spread: Array) -> Arr
     return np.asarray(d_spread / weight - 0.5 * (weight - 1.0) / t)
 
 
-def rotate_copies(y: Array, weight: Array) -> tuple[Array, Array, float]:
+def rotate_copies(y: Array, weight: Array | None) -> tuple[Array, Array, float]:
     """Rotated targets (n,) or (n, k), and factors (n, n) of the covariance of f at the rows.
 
     The last result is the number of the other targets, which are noise alone.
     """
+    weight = np.ones(len(y)) if weight is None else weight
     root = np.sqrt(weight)
     n_others = y.size // len(y) * float(np.sum(weight - 1.0))
     return (y.T * root).T, np.outer(root, root), n_others

@@ -27,7 +27,7 @@ def scan_noises(
     """log N(y | 0, K + t I) at the best of some t from e^-8 to 1, and log t."""
     noises = np.exp(_LOG_NOISES)
     if known is None:
-        y, scales, n_others = _rotate(y, counts)
+        y, scales, n_others = rotate_copies(y, counts)
         values = scan_log_normal_density(scales * K, y, np.ones_like(noises), noises)
         values += noise_log_density(n_others, _LOG_NOISES)
     else:
@@ -55,7 +55,7 @@ def log_evidence(
         value, dK, d_own = own_evidence(K, y, noise + known, counts)
         return value, dK, noise * float(d_own.sum())
     scale = noise if relative else 1.0
-    y, scales, n_others = _rotate(y, counts)
+    y, scales, n_others = rotate_copies(y, counts)
     merged = scales * K
     C = scale * merged
     C.flat[:: len(C) + 1] += noise
@@ -105,7 +105,3 @@ def _add_own(K: Array, own: float | Array, counts: Array | None) -> Array:
 def _normal_of(C: Array, y: Array, exact: bool) -> ZeroMeanNormal:
     factorise = exact_cholesky if exact else cholesky
     return ZeroMeanNormal.of(factorise(C, "covariance of the rows"), y)
-
-
-def _rotate(y: Array, counts: Array | None) -> tuple[Array, Array, float]:
-    return rotate_copies(y, np.ones(len(y)) if counts is None else counts)

@@ -91,13 +91,10 @@ class Coordinates:
     def of_seen(cls, X: Array, weight: Array | None = None) -> Coordinates:
         """The same where entries are missing (NaN); every column has one at least."""
         columns = [
-            cls.of(x[seen, None], None if weight is None else weight[seen])
+            cls.of(x[seen, None], None if weight is None else weight[seen]).parts
             for x, seen in zip(X.T, ~np.isnan(X.T), strict=True)
         ]
-        return cls(
-            np.concatenate([column.offset for column in columns]),
-            np.concatenate([column.scale for column in columns]),
-        )
+        return cls(*map(np.concatenate, zip(*columns, strict=True)))
 
     @property
     def parts(self) -> tuple[Array, ...]:

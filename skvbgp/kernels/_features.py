@@ -98,9 +98,8 @@ class Term:
 
     def gradient(self, x: Array) -> Array:
         """Derivatives (F, d) of the features at one row x (d,)."""
-        waves = np.tile(self.amplitudes, 2) * make_waves((self.frequencies @ x)[None])[0]
-        cosine, sine = np.split(waves, 2)
-        features = np.append(cosine, sine)
+        features = np.tile(self.amplitudes, 2) * make_waves((self.frequencies @ x)[None])[0]
+        cosine, sine = np.split(features, 2)
         slopes = np.vstack([-sine[:, None] * self.frequencies, cosine[:, None] * self.frequencies])
         for line in self.lines:
             parts = np.append(line.offset, x / line.length_scale)
