@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,17 +162,8 @@ class Targets(Weighted):
         return Targets(self.y[counted.rows], counted.weight, n_copies, variance)
 
 
-class ByRow(Protocol):
-    """What there is for every row."""
-
-    def __getitem__(self, rows: Any, /) -> Any: ...
-
-
-V = TypeVar("V", bound=ByRow)
-
-
-def pick(values: V | None, rows: Any) -> V | None:
-    """The values of some rows, if rows have any."""
+def pick(values: Any, rows: Any) -> Any:
+    """The values of some rows, None if rows have none."""
     return None if values is None else values[rows]
 
 
