@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import reduce
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,7 @@ _LEAST_HALF = int(np.ceil(np.log(_ODDS) / np.log((1.0 + _LARGEST_RATIO) / 2.0)))
 #: Most rows of a call that are compared with predictions.
 _COMPARED_ROWS = 500
 
+Model = TypeVar("Model")
 #: X, y, and what else `partial_fit` is given.
 Data = tuple[Any, Any, dict[str, Any]]
 
@@ -314,11 +315,15 @@ class NoticesChange(VariationalEstimator):
         ahead, _ = first._look_ahead(second, *said)
         return bool(follow(0.0, compare(ahead)).max() >= np.log(_ODDS))
 
-    def _begin_with(self, calls: list[Call]) -> Any:
-        """A stream of these calls alone."""
-        model = self._begin_after(calls[0].n_before, *calls[0].data)
+    def _begin_with(self, calls: list[Call]) -> Self:
+        """A stream of these calls alone, which knows how many rows had been seen before them."""
+        first, model = calls[0], _drop_callbacks(copy.copy(self))
+        with single_blas_thread:
+            with reading(first.data[0]):
+                known = model._prepare_after(first.n_before, *first.data)
+            model._train_anew({}, *known, None)
         for call in calls[1:]:
-            model._learn(*call.data)
+            _drop_callbacks(model)._learn(*call.data)
         return _drop_callbacks(model)
 
     def _shorten(self, call: Call, first: int) -> Call:
@@ -329,15 +334,6 @@ class NoticesChange(VariationalEstimator):
         data = _take(np.arange(start, n), *call.data)
         judged = Judged(*(values[first:] for values in call.judged))
         return Call(data, n_before, call.rows[first:] - start, judged)
-
-    def _begin_after(self, n: int, X: Any, y: Any, metadata: dict[str, Any]) -> Any:
-        """What knows these rows alone, and that n had been seen before."""
-        model = _drop_callbacks(copy.copy(self))
-        with single_blas_thread:
-            with reading(X):
-                known = model._prepare_after(n, X, y, metadata)
-            nothing = dict[str, Any]()  # given, as there are no callbacks
-            return _drop_callbacks(model._train_anew(nothing, *known, None))
 
     def _become(self, model: Self) -> None:
         """Know what another one knows."""
@@ -435,7 +431,7 @@ def _square(error: Array, std: Array) -> Array:
     return np.asarray(np.nansum(values, axis=1) / np.maximum(1, np.sum(~np.isnan(values), axis=1)))
 
 
-def _drop_callbacks(model: Any) -> Any:
+def _drop_callbacks(model: Model) -> Model:
     """Those of the user follow the first stream."""
     for name in CALLBACK_ATTRIBUTES:
         vars(model).pop(name, None)

@@ -209,13 +209,13 @@ def stream(model, X, y, start=0, stop=N, step=STEP, **given):
 @pytest.fixture
 def begun(monkeypatch):
     """How many rows were before each stream that has begun beside a first one."""
-    numbers, begin = [], NoticesChange._begin_after
+    numbers, begin = [], NoticesChange._begin_with
 
-    def watch(model, n, *data):
-        numbers.append(n)
-        return begin(model, n, *data)
+    def watch(model, calls):
+        numbers.append(calls[0].n_before)
+        return begin(model, calls)
 
-    monkeypatch.setattr(NoticesChange, "_begin_after", watch)
+    monkeypatch.setattr(NoticesChange, "_begin_with", watch)
     return numbers
 
 
@@ -416,7 +416,7 @@ def test_a_second_stream_that_cannot_begin_does_not_stop_the_first(error, monkey
         def fail(*data):
             raise error
 
-        monkeypatch.setattr(NoticesChange, "_begin_after", fail)
+        monkeypatch.setattr(NoticesChange, "_begin_with", fail)
     model = stream(make_model(), X, Y)
     assert model.n_samples_seen_ == N and not hasattr(model, "_second")
 
