@@ -104,11 +104,7 @@ def find_columns(X: Any, features: Any) -> tuple[int, ...]:
     columns = getattr(X, "column_names", getattr(X, "columns", None))  # Arrow's are no names
     names = None if columns is None else [str(name) for name in columns]
     d = np.shape(X)[1]
-    if isinstance(features, str):
-        if features != "from_dtype":
-            raise ValueError(
-                f"categorical_features must be 'from_dtype' or a list; got {features!r}."
-            )
+    if isinstance(features, str):  # "from_dtype": no other one has been let through
         known = ("category", "Categorical", "Enum", "dictionary")  # Arrow has the last one
         kinds = [] if names is None else [str(kind) for kind in list_types(X)]
         return tuple(j for j, kind in enumerate(kinds) if kind.startswith(known))

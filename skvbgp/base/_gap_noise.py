@@ -104,12 +104,6 @@ class GapNoise(PickledByFields):
         """The joint Gaussian of the columns; kept, but not pickled."""
         return Gaps.of(self.places) if self.learned is None else self.learned
 
-    def precede(self, X: Array) -> bool:
-        """Whether rows have a gap in a column that had none."""
-        if self.learned is None:
-            return bool(np.isnan(X).any())
-        return self.learned.precede(X)
-
     def admit(self, X: Array, predict: Callable[[Array], Array]) -> Self:
         """The same, which keeps the slopes of columns that have their first gaps in rows X.
 
@@ -215,7 +209,7 @@ class FillsGaps(VariationalRegressor):
             return False
         noise = self._gap_noise
         assert noise is not None  # as there are rows
-        return len(rows.X) >= 2 * noise.n_rows or noise.precede(rows.X)
+        return len(rows.X) >= 2 * noise.n_rows or noise.gaps.precede(rows.X)
 
     def _learns_anew(self, inputs: Any, targets: Any) -> bool:
         return self._begins_again or super()._learns_anew(inputs, targets)
