@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -117,10 +117,11 @@ class Relevance(NamedTuple):
         return cls(shares[0], np.sqrt(np.average(deviation**2, axis=0, weights=belief)))
 
     @classmethod
-    def average(cls, outputs: Iterable[Relevance]) -> Relevance:
-        """Shares that are averaged over several outputs."""
-        means, stds = np.array(list(outputs)).swapaxes(0, 1)
-        return cls(means.mean(axis=0), np.sqrt(np.sum(stds**2, axis=0)) / len(stds))
+    def average(cls, outputs: Sequence[Relevance], counts: Array) -> Relevance:
+        """Shares that are averaged over several outputs, which count (t,) as often."""
+        means, stds = np.array(outputs).swapaxes(0, 1)
+        share = counts / counts.sum()
+        return cls(share @ means, np.sqrt(share**2 @ stds**2))
 
 
 def share_out(

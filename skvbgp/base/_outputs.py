@@ -193,7 +193,8 @@ class OutputsPosterior:
     @property
     def relevance(self) -> Relevance:
         """Shares (d,) of the inputs in the variation of predictions, averaged over outputs."""
-        return Relevance.average(one.relevance for one in self.outputs)
+        each = [one.relevance for one in self.outputs]
+        return Relevance.average(each, np.ones(len(each)))
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, t, d) of the functions' derivatives."""

@@ -147,6 +147,4 @@ class PartedModel(Parted):
         if joins.any():
             parts.append(self.common.measure_relevance(joins))
             counts.append(self.counts[joins].sum())
-        shares = np.array(counts) / sum(counts)
-        means, stds = np.array(parts).swapaxes(0, 1)
-        return Relevance(shares @ means, np.sqrt(shares**2 @ stds**2))
+        return Relevance.average(parts, np.array(counts))

@@ -22,5 +22,6 @@ def test_a_category_matters_as_much_as_a_number_of_the_same_effect():
 
 
 def test_outputs_say_independently_what_matters():
-    found = Relevance.average([Relevance(np.array([0.5, 0.5]), np.array([0.3, 0.4]))] * 4)
+    one = Relevance(np.array([0.5, 0.5]), np.array([0.3, 0.4]))
+    found = Relevance.average([one] * 4, np.ones(4))
     assert_allclose(found, [[0.5, 0.5], [0.15, 0.2]])
