@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.collections import refuse_collections
 from skvbgp._core.linalg import Array
-from skvbgp.base._change import NoticesChange, NoticesClasses, NoticesFunctions
+from skvbgp.base._change import NoticesClasses, NoticesFunctions
 from skvbgp.base._estimator import (
     Interval,
     RealNotInt,
@@ -62,6 +62,7 @@ class _KeepsStream:
 
     forgetting: float
     n_samples_seen_: int
+    _prepare: Any
     _stream: StreamRows
 
     def _learns_anew(self, inputs: Any, targets: Any) -> bool:
@@ -104,20 +105,14 @@ class _KeepsStream:
         weight = np.maximum(rows.weight * share, 1.0 / LARGEST_WEIGHT) * (rows.weight > 0.0)
         return rows.columns, weight, n_seen - int(np.count_nonzero(weight))
 
-
-class _BeginsStream(_KeepsStream, NoticesChange):
-    """The part of one that begins again where what it learns has changed."""
-
-    _prepare: Any
-
-    def _prepare_after(self, n: int, X: Any, y: Any, metadata: dict[str, Any]) -> tuple[Any, Any]:
+    def _prepare_after(self, n: int, X: Any, y: Any, metadata: dict[str, Any]) -> Any:
+        """As `NoticesChange` asks for."""
         none = np.zeros(len(self._stream.age), dtype=bool)
         self._stream, self.n_samples_seen_ = self._stream.take(none), n
-        prepared: tuple[Any, Any] = self._prepare(X, y, reset=False, **metadata)
-        return prepared
+        return self._prepare(X, y, reset=False, **metadata)
 
 
-class ForgetfulRegressor(_BeginsStream, NoticesFunctions, VariationalRegressor):
+class ForgetfulRegressor(_KeepsStream, NoticesFunctions, VariationalRegressor):
     """Template of a regressor with the parameter ``forgetting``, which is fitted anew."""
 
     def _prepare(
@@ -166,7 +161,7 @@ class ForgetsLabels(_KeepsStream, CountsLabels):
         return columns[0]
 
 
-class ForgetfulClassifier(_BeginsStream, NoticesClasses, ForgetsLabels, VariationalClassifier):
+class ForgetfulClassifier(ForgetsLabels, NoticesClasses, VariationalClassifier):
     """Template of a classifier with the parameter ``forgetting``, which is fitted anew."""
 
 
