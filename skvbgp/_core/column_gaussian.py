@@ -1,4 +1,4 @@
-r"""A joint Gaussian of the columns, which turns missing entries into Gaussian inputs."""
+"""A joint Gaussian of the columns, which turns missing entries into Gaussian inputs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ class ColumnGaussian(ABC, PickledByFields):
 
         With the precision P they have the covariance P_mm^-1, and the mean follows what P_ms pulls.
         """
-        for tile in _cut_incomplete(X):
+        incomplete = np.flatnonzero(np.isnan(X).any(axis=1))
+        for some in cut(len(incomplete), max(1, _TILE // X.shape[1] ** 2)):
+            tile = incomplete[some]
             missing = np.isnan(X[tile])
             deviation = np.where(missing, 0.0, X[tile] - self.mean)
             # row by row: those of one product would depend on the other rows
@@ -195,9 +197,3 @@ def _centre(X: Array, n_imagined: float, weight: Array | None) -> tuple[Array, A
         return mean, centred, len(X) + n_imagined
     centred *= np.sqrt(weight)[:, None]
     return mean, centred, float(np.sum(weight)) + n_imagined
-
-
-def _cut_incomplete(X: Array) -> list[Index]:
-    """Indices of the rows with missing entries, in tiles."""
-    rows = np.flatnonzero(np.isnan(X).any(axis=1))
-    return [rows[some] for some in cut(len(rows), max(1, _TILE // X.shape[1] ** 2))]

@@ -98,7 +98,6 @@ class Neighbourhoods:
 
     def __init__(self, chunks: list[Array | RowSearch]) -> None:
         self.searches = [one if isinstance(one, RowSearch) else RowSearch(one) for one in chunks]
-        self._sizes = [len(one) for one in self.searches]
 
     def find(self, X: Array, k: int) -> Index:
         """Indices (n*, k) of the k nearest rows of each of X, nearest first."""
@@ -114,10 +113,10 @@ class Neighbourhoods:
 
     def _find(self, X: Array, k: int) -> Index:
         found, first = [], 0
-        for search, size in zip(self.searches, self._sizes, strict=True):
-            distance, index = search.nearest(X, min(k, size))
+        for search in self.searches:
+            distance, index = search.nearest(X, min(k, len(search)))
             found.append((distance, index + first))
-            first += size
+            first += len(search)
         if len(found) == 1:
             return found[0][1]
         distance, index = (np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))
