@@ -83,6 +83,4 @@ def _count_labels(block: Block) -> tuple[NDArray[Any], NDArray[np.intp]]:
 
 def _number_labels(block: Block, classes: NDArray[Any]) -> Block:
     """The block with the numbers of its labels."""
-    if not len(block.y):
-        return Block(block.X, np.empty(0))
     return Block(block.X, np.searchsorted(classes, block.y).astype(np.float64))

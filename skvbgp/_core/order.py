@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,10 @@ def shuffle_parts(n: int, n_parts: int, rng: np.random.RandomState) -> Iterator[
     The memory is 4 bytes a row up to some millions of them, and does not grow from there.
     """
     size, n_larger = divmod(n, n_parts)
+    ends = (k * size + min(k, n_larger) for k in range(n_parts + 1))
     order = draw_order(n, rng)
-    start = 0
-    for k in range(n_parts):
-        stop = start + size + (k < n_larger)
+    for start, stop in pairwise(ends):
         yield order[start:stop]
-        start = stop
 
 
 def draw_distinct(n: int, size: int, rng: np.random.RandomState) -> Index:
