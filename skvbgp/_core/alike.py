@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from skvbgp._core.linalg import Array
 
 #: Standard deviations of the logarithms' level, and of each around it.
@@ -21,4 +19,4 @@ def log_alike(deviation: Array, share: Array) -> tuple[float, Array]:
     level = share @ deviation / d
     apart = (deviation - level) / _APART_STD
     value = -0.5 * float((level / _LEVEL_STD) ** 2 + share @ apart**2)
-    return value, np.asarray(-share * (level / _LEVEL_STD**2 / d + apart / _APART_STD))
+    return value, -share * (level / _LEVEL_STD**2 / d + apart / _APART_STD)

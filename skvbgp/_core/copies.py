@@ -28,7 +28,7 @@ _TILE_ROWS = 2**14
 
 def extra_log_dets(t: float | Array, weight: Array) -> Array:
     """What the log determinant of all copies has more than log(t / w), by row (n,)."""
-    return np.asarray((weight - 1.0) * np.log(t) + np.log(weight))
+    return (weight - 1.0) * np.log(t) + np.log(weight)
 
 
 class Copies(NamedTuple):
@@ -57,7 +57,7 @@ def own_gradient(t: float | Array, weight: Array | None, d_spread: Array) -> Arr
     """
     if weight is None:
         return d_spread
-    return np.asarray(d_spread / weight - 0.5 * (weight - 1.0) / t)
+    return d_spread / weight - 0.5 * (weight - 1.0) / t
 
 
 def rotate_copies(y: Array, weight: Array | None) -> tuple[Array, Array, float]:

@@ -43,7 +43,7 @@ def _quasi_normal(n_draws: int, d: int, seed: int) -> Array:
 
 def draw_levels(n: int, rng: np.random.RandomState) -> Array:
     """Numbers (n,) between 0 and 1, one in each n-th of the way."""
-    return np.asarray((rng.permutation(n) + rng.uniform(size=n)) / n)
+    return (rng.permutation(n) + rng.uniform(size=n)) / n
 
 
 def choose_by_level(level: Array, shares: Array) -> Index:
@@ -52,7 +52,7 @@ def choose_by_level(level: Array, shares: Array) -> Index:
     Shares (n, C) of n places give (n, S).
     """
     ends = np.cumsum(shares, axis=-1)[..., :-1, None]
-    return np.asarray(np.sum(ends < level, axis=-2, dtype=np.intp))
+    return np.sum(ends < level, axis=-2, dtype=np.intp)
 
 
 def meet_by_level(shares: Array) -> Iterator[tuple[int, int, Array]]:

@@ -50,7 +50,7 @@ def first_moment(mu: Array, s: Array, Z: Array) -> Array:
     exponent = (mu / D) @ Z.T  # (n, m)
     exponent -= (0.5 / D) @ (Z**2).T
     exponent -= 0.5 * np.sum(mu**2 / D + np.log(D), axis=1)[:, None]
-    return np.asarray(np.exp(exponent, out=exponent))
+    return np.exp(exponent, out=exponent)
 
 
 def first_moment_vjp(mu: Array, s: Array, Z: Array, W: Array) -> FirstMomentGradients:
@@ -155,7 +155,7 @@ class SecondMoment:
         by_pair[self._a, self._b] = half - lever
         d_Z = by_pair.sum(axis=1)
         by_pair[self._a, self._b] = half + lever
-        return np.asarray(d_Z + by_pair.sum(axis=0))
+        return d_Z + by_pair.sum(axis=0)
 
     def _pair_weights(self, V: Array) -> Array:
         """Weights (M,) of the pairs in a trace with V, or (p, M) for a stack."""

@@ -43,17 +43,17 @@ class InverseFactor:
 
     @cached_property
     def log_diagonal(self) -> Array:
-        return np.asarray(-np.log(np.diagonal(self.inverse)))
+        return -np.log(np.diagonal(self.inverse))
 
     @cached_property
     def precision(self) -> Array:
-        return np.asarray(np.sum(self.inverse**2, axis=0))
+        return np.sum(self.inverse**2, axis=0)
 
     def whiten(self, y: Array) -> Array:
-        return np.asarray(self.inverse @ y)
+        return self.inverse @ y
 
     def unwhiten(self, y: Array) -> Array:
-        return np.asarray(y @ self.inverse)
+        return y @ self.inverse
 
     def solve(self, values: Array) -> Array:
         return triu_times(self.inverse, tril_times(self.inverse, values))
@@ -113,7 +113,7 @@ class BlockFactor:
 
     @cached_property
     def log_diagonal(self) -> Array:
-        return np.asarray(np.log(np.diagonal(self.L)))
+        return np.log(np.diagonal(self.L))
 
     @cached_property
     def precision(self) -> Array:

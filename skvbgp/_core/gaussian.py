@@ -120,7 +120,7 @@ class WhitenedGaussian(PickledByFields):
     def mean(self) -> Array:
         """(m,)."""
         R = self.precision_factor_inv
-        return np.asarray(R.T @ (R @ self.shift))
+        return R.T @ (R @ self.shift)
 
     @cached_property
     def excess_moment(self) -> Array:
@@ -132,7 +132,7 @@ class WhitenedGaussian(PickledByFields):
     def draw(self, n: int, rng: np.random.RandomState) -> Array:
         """Draws (m, n) of u."""
         normal = rng.standard_normal((len(self.shift), n))
-        return np.asarray(self.mean[:, None] + self.precision_factor_inv.T @ normal)
+        return self.mean[:, None] + self.precision_factor_inv.T @ normal
 
     def moved(self, v: Array) -> "WhitenedGaussian":
         """The distribution of u + v."""
@@ -198,7 +198,7 @@ def log_normal_density(white: Array, log_det: float) -> float:
 
 def log_normal(error: Array, variance: Array) -> Array:
     """log N(error | 0, variance), entry by entry."""
-    return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + error**2 / variance))
+    return -0.5 * (np.log(2.0 * np.pi * variance) + error**2 / variance)
 
 
 def scan_log_normal_density(K: Array, y: Array, signal: Array, noise: Array) -> Array:
@@ -210,4 +210,4 @@ def scan_log_normal_density(K: Array, y: Array, signal: Array, noise: Array) -> 
     variances = np.multiply.outer(np.maximum(eigenvalues, 0.0), signal) + noise  # (n, k)
     squares = np.atleast_2d((y.T @ V) ** 2)  # (k, n)
     terms = len(squares) * (LOG_2PI + np.log(variances)) + squares.sum(axis=0)[:, None] / variances
-    return np.asarray(-0.5 * np.sum(terms, axis=0))
+    return -0.5 * np.sum(terms, axis=0)

@@ -140,7 +140,7 @@ class Bordered(NamedTuple):
         n, right = self.place.shape[-1], np.zeros(self.whole.shape[-1])
         right[:n] = self.place[i]
         solved, _ = dtrtrs(self.whole[i].T, right, overwrite_b=True)
-        return np.asarray(solved[:n])
+        return solved[:n]
 
 
 def factorise_bordered(K: Array, Y: Array, noise: Array) -> Bordered:
@@ -237,7 +237,7 @@ def _invert_small(L: Array) -> Array:
     inverse, info = dtrtri(L.T)  # what is lower in C's order is upper in Fortran's
     if info:
         raise np.linalg.LinAlgError("A triangular matrix has a zero on its diagonal.")
-    return np.asarray(inverse.T)
+    return inverse.T
 
 
 def tril_times(L: Array, A: Array) -> Array:
@@ -408,4 +408,4 @@ def stack_pairs(pairs: Iterable[tuple[Array, Array]], axis: int = -1) -> tuple[A
 
 def normalise_logs(logs: Array) -> Array:
     """Logarithms (..., K) of shares that add up to one."""
-    return np.asarray(logs - logsumexp(logs, axis=-1, keepdims=True))
+    return logs - logsumexp(logs, axis=-1, keepdims=True)

@@ -139,7 +139,7 @@ def find_quantile(cdf: Callable[[Array], Array], p: float, quantiles: Array) -> 
         middle = 0.5 * low + 0.5 * high
         is_below = cdf(middle) < p
         low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
-    return np.asarray(high)
+    return high
 
 
 def _mean_absolute(mean: Array, std: Array) -> Array:

@@ -53,7 +53,7 @@ def draw_distinct(n: int, size: int, rng: np.random.RandomState) -> Index:
 def draw_first(n: int, size: int, rng: np.random.RandomState) -> Index:
     """The same in random order: the first ones of ``rng.permutation(n)``, or of one like it."""
     if n <= _STORED_ROWS:
-        return np.asarray(rng.choice(n, size, replace=False))
+        return rng.choice(n, size, replace=False)
     return _Cipher(n, rng)[:size]
 
 

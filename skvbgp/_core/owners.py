@@ -35,7 +35,7 @@ def add_inputs(owners: Owners, n: int) -> Owners:
 
 def find_shared(d: int, owners: Owners) -> NDArray[np.bool_]:
     """Which of d columns encode their input together with others."""
-    return np.asarray(divide_equally(d, owners) < 1.0)
+    return divide_equally(d, owners) < 1.0
 
 
 def divide_equally(d: int, owners: Owners) -> Array:
@@ -50,7 +50,7 @@ def average_shared(values: Array, owners: Owners) -> Array:
     if not owners:
         return values
     means = np.bincount(owners, values) / np.maximum(np.bincount(owners), 1)
-    return np.asarray(means[list(owners)])
+    return means[list(owners)]
 
 
 def spread_inputs(values: Array, owners: Owners) -> Array:

@@ -178,7 +178,7 @@ def scale_variance(variance: Array, unit: float | Array) -> Array:
         scaled = variance / unit / unit
     if np.any(scaled > _LARGEST_VARIANCE):
         raise ValueError(f"y_var is more than {_LARGEST_VARIANCE:g} times the variance of y.")
-    return np.asarray(scaled)
+    return scaled
 
 
 def check_unit(unit: float | Array, name: str) -> None:

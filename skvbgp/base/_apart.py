@@ -63,7 +63,7 @@ def compare_alone(
                 total[j] += gains.sum()
                 squares[j] += gains @ gains
     least = 0.0 if is_complete else np.sqrt(squares)
-    return np.asarray(total > least)
+    return total > least
 
 
 def hide_values(

@@ -121,7 +121,7 @@ def compare(ahead: Array) -> Array:
 def follow(lead: float, evidence: Array) -> Array:
     """Page's statistic after each of n rows (n,): the log likelihood ratio, never below zero."""
     total = lead + np.cumsum(evidence)
-    return np.asarray(total - np.minimum(np.minimum.accumulate(total), 0.0))
+    return total - np.minimum(np.minimum.accumulate(total), 0.0)
 
 
 def find_change(
@@ -419,7 +419,7 @@ class NoticesClasses(NoticesChange):
     ) -> tuple[Array, tuple[float, float]]:
         least = np.finfo(np.float64).tiny
         ahead = np.log(np.maximum(other, least) / np.maximum(said, least))
-        return np.asarray(ahead), second.squares
+        return ahead, second.squares
 
 
 def _square(error: Array, std: Array) -> Array:
@@ -428,7 +428,7 @@ def _square(error: Array, std: Array) -> Array:
         values = (error / std) ** 2
     if values.ndim == 1:
         return values
-    return np.asarray(np.nansum(values, axis=1) / np.maximum(1, np.sum(~np.isnan(values), axis=1)))
+    return np.nansum(values, axis=1) / np.maximum(1, np.sum(~np.isnan(values), axis=1))
 
 
 def _drop_callbacks(model: Model) -> Model:

@@ -238,7 +238,7 @@ class StackingLearner(JointLearner):
         distribution: Any = predict_distribution(posterior, X[hidden], include_noise=True)
         if y.variance is not None:
             distribution = distribution.with_noise(y.variance[hidden])
-        return np.asarray(y.counts[hidden] * distribution.log_density(y.y[hidden]))
+        return y.counts[hidden] * distribution.log_density(y.y[hidden])
 
     def rows_to_restart(
         self, state: JointState, X: Observations, y: list[Any]
@@ -299,7 +299,7 @@ class StackingLearner(JointLearner):
 
     def _count(self, values: Values) -> Array:
         """How often values of each output count, (t,)."""
-        return np.asarray(values.y.counts @ values.X[:, -self.t :])
+        return values.y.counts @ values.X[:, -self.t :]
 
 
 class JoinsOutputs(VariationalRegressor):

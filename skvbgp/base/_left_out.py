@@ -129,7 +129,7 @@ def invert_rest(rest: Array) -> Array:
     `RowSaysMoreError` if a row has said more.
     """
     try:
-        return np.asarray(np.linalg.inv(np.linalg.cholesky(rest)))
+        return np.linalg.inv(np.linalg.cholesky(rest))
     except np.linalg.LinAlgError:
         raise RowSaysMoreError(
             "A row says more than all that the model knows: the model has not been trained on all "

@@ -22,7 +22,7 @@ from skvbgp.base._weights import Targets
 
 def tell_output(X: Array, t: int) -> NDArray[np.intp]:
     """Which of t outputs each of lengthened rows (n, d + t) is of, (n,)."""
-    return np.asarray(np.argmax(X[:, -t:], axis=1))
+    return np.argmax(X[:, -t:], axis=1)
 
 
 def find_joining(apart: Sequence[Any]) -> NDArray[np.bool_]:

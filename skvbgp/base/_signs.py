@@ -77,4 +77,4 @@ def align(lead: Array) -> Array:
     while np.any(worse := signs * (lead @ signs) < 0.0):
         j = int(np.argmin(np.where(worse, signs * (lead @ signs), np.inf)))
         signs[j] = -signs[j]
-    return np.asarray(signs * signs[0])
+    return signs * signs[0]

@@ -107,7 +107,7 @@ class Anova(ScaledLeaf):
         first = rng.choice(shape[1], shape[0], p=is_first / is_first.sum())[:, None]
         index = np.arange(shape[1])
         takes_part = (index == first) | ((index > first) & (rng.uniform(size=shape) < p))
-        return np.asarray(takes_part * rng.standard_normal(shape) / scales)
+        return takes_part * rng.standard_normal(shape) / scales
 
     # -- of rows that may be uncertain -----------------------------------------------------------
 

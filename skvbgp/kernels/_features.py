@@ -147,11 +147,11 @@ class PriorPaths:
 
     def __call__(self, X: Array) -> Array:
         """Values (n, s)."""
-        return np.asarray(self.features.times(X, self.weights))
+        return self.features.times(X, self.weights)
 
     def gradient(self, x: Array) -> Array:
         """Derivatives (d, s) at one row x (d,)."""
-        return np.asarray(self.features.gradient(x).T @ self.weights)
+        return self.features.gradient(x).T @ self.weights
 
 
 def draw_features(kernel: Kernel, d: int, m: int, rng: np.random.RandomState) -> Features:
@@ -214,7 +214,7 @@ def _draw_frequencies(
         # exp((cos a - 1) / l^2) has the weights of a Skellam variable at its harmonics
         rate = 0.5 / np.broadcast_to(leaf.length_scale, shape) ** 2
         harmonics = rng.poisson(rate) - rng.poisson(rate)
-        return np.asarray(2.0 * np.pi / np.asarray(leaf.period) * harmonics), np.ones(m)
+        return 2.0 * np.pi / np.asarray(leaf.period) * harmonics, np.ones(m)
     if isinstance(leaf, Anova):
         return leaf.draw_frequencies(shape, rng), np.ones(m)
     if not isinstance(leaf, RBF | Matern | RationalQuadratic):
@@ -232,7 +232,7 @@ def _draw_frequencies(
         weights = weights * counts
     direction = rng.standard_normal(shape)
     direction *= (radius / np.linalg.norm(direction, axis=1))[:, None]
-    return np.asarray(direction / np.asarray(leaf.length_scale)), weights
+    return direction / np.asarray(leaf.length_scale), weights
 
 
 def _draw_tails(m: int, rng: np.random.RandomState) -> tuple[Array, Array]:

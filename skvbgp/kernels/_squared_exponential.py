@@ -33,7 +33,7 @@ class SquaredExponential:
                 "Uncertain or missing inputs need a squared-exponential kernel, RBF() or "
                 f"Constant() * RBF(); got {kernel!r}."
             )
-        length_scale = np.broadcast_to(np.asarray(rbf[0].length_scale), (n_features,))
+        length_scale = np.broadcast_to(rbf[0].length_scale, (n_features,))
         variance = float(np.prod([c.value for c in known if isinstance(c, Constant)]))
         return cls(variance, length_scale, known)
 
@@ -63,4 +63,4 @@ def unit_se(X: Array, Z: Array | None = None) -> Array:
     np.minimum(exponent, 0.0, out=exponent)
     if is_symmetric:
         np.fill_diagonal(exponent, 0.0)
-    return np.asarray(np.exp(exponent, out=exponent))
+    return np.exp(exponent, out=exponent)

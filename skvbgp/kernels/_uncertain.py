@@ -60,7 +60,7 @@ class UncertainCovariance:
         """The same less `diag`, (n,): what unknown entries add to the function's variance."""
         if X.shape[1] == self.d:
             return np.zeros(len(X))
-        return np.asarray(np.maximum(self.whole(X) - self.diag(X), 0.0))
+        return np.maximum(self.whole(X) - self.diag(X), 0.0)
 
     def vjp(self, X: Array, K: Array, dK: Array, dlost: Array) -> Array:
         """Pull cotangents of K, the covariances of rows X, and of `lost` back to theta."""

@@ -27,7 +27,7 @@ class _Wandering(ScaledLeaf):
         return K
 
     def diag(self, X: Array) -> Array:
-        return np.asarray(self._variances(self._scaled(X, None)[0]).sum(axis=1))
+        return self._variances(self._scaled(X, None)[0]).sum(axis=1)
 
     def vjp(self, X: Array, Z: Array | None, K: Array, dK: Array) -> Gradients:
         A, B = self._scaled(X, Z)
@@ -52,7 +52,7 @@ class _Wandering(ScaledLeaf):
 
     def curvature(self, X: Array) -> Array:
         A, _ = self._scaled(X, None)
-        return np.asarray(self._slope_variances(A) / self._scale("length_scale", X.shape[1]) ** 2)
+        return self._slope_variances(A) / self._scale("length_scale", X.shape[1]) ** 2
 
     @abstractmethod
     def _variances(self, a: Array) -> Array:
@@ -120,7 +120,7 @@ class Wiener(_Wandering):
         return u**3 / 3.0 if self.integrated else u
 
     def _variance_slopes(self, a: Array) -> Array:
-        return np.asarray(np.sign(a) * (a**2 if self.integrated else 1.0))
+        return np.sign(a) * (a**2 if self.integrated else 1.0)
 
     def _slope_variances(self, a: Array) -> Array:
         return np.abs(a) if self.integrated else np.full(a.shape, np.inf)
