@@ -84,6 +84,7 @@ class ScoresClasses(PredictsClasses):
     _read: Callable[..., Array]
     _inputs: Callable[..., Any]
     _learner: Callable[[], Any]
+    _validate_params: Callable[[], None]
 
     @lazily(COLUMNS["decision_function"])
     def decision_function(self, X: Any) -> Array:
@@ -105,6 +106,7 @@ class ScoresClasses(PredictsClasses):
     def _decisions(self, X: Any, **metadata: Any) -> Array:
         """Scores of all problems, (n, 1) or (n, k)."""
         check_is_fitted(self)
+        self._validate_params()  # which may have changed since
         with reading(X):
             X = self._read(X, reset=False)
         inputs, learner = self._inputs(X, **metadata), self._learner()

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone, is_regressor
 from sklearn.utils._param_validation import InvalidParameterError
 
-from skvbgp import DecoupledGPRegressor, HybridGPLVM, SVBSSGPRegressor
+from skvbgp import DecoupledGPRegressor, EPDTCClassifier, HybridGPLVM, SVBSSGPRegressor
 from skvbgp._core.mixture import NormalMixture
 from skvbgp.base._learner import predict_distribution
 from tests.decoupled.cases import INSTANCES as DECOUPLED
@@ -123,6 +123,15 @@ def test_attributes_are_those_of_the_last_fit(rng):
     latents = HybridGPLVM(1, max_iter=2, random_state=0).fit(X, y)
     assert hasattr(latents, "classes_")
     assert not hasattr(latents.fit(X), "classes_")
+
+
+def test_parameters_of_a_classifier_that_change_after_fit_are_checked(rng):
+    X = rng.standard_normal((30, 2))
+    model = EPDTCClassifier(5, max_iter=2, random_state=0).fit(X, X[:, 0] > 0.0)
+    model.set_params(n_jobs="many")
+    for call in (model.predict, model.predict_proba, model.decision_function):
+        with pytest.raises(InvalidParameterError, match="n_jobs"):
+            call(X)
 
 
 @pytest.mark.parametrize("bad", [{"gamma": 7}, {"n_neighbors": 0}, {"n_samples": 0}])
