@@ -53,20 +53,14 @@ class Statistics(NamedTuple):
 
 @dataclass(frozen=True)
 class Memory:
-    """Sufficient statistics of all rows seen, whitened under the prior of ``L``."""
+    """Sufficient statistics of all rows seen, whitened under the prior at the time."""
 
-    L: Array  # (m, m) prior factor at the time
-    L_inv: Array  # (m, m)
+    prior: Prior
     sums: Statistics
 
     @classmethod
-    def of(cls, prior: Prior, sums: Statistics) -> Memory:
-        """The memory of the rows that were summed."""
-        return cls(prior.L, prior.L_inv, sums)
-
-    @classmethod
     def empty(cls, prior: Prior) -> Memory:
-        return cls.of(prior, Statistics.none(len(prior.L)))
+        return cls(prior, Statistics.none(len(prior.Z)))
 
     def plus(self, other: Memory) -> Memory:
         """Both sets of rows; they are whitened under the same prior."""
@@ -74,11 +68,11 @@ class Memory:
 
     def carry_to(self, prior: Prior) -> Memory:
         """The same information under another prior whose first inputs are the old ones."""
-        if np.array_equal(self.L, prior.L):
+        if np.array_equal(self.prior.Z, prior.Z):
             return self
-        k, m = len(self.L), len(prior.L)
+        k, m = len(self.prior.Z), len(prior.Z)
         information, targets = np.zeros((m, m)), np.zeros((m, 2))
-        T = np.asarray(self.L_inv @ prior.L[:k, :k])
+        T = np.asarray(self.prior.L_inv @ prior.L[:k, :k])
         information[:k, :k] = triu_congruence(T, self.sums.information)
         targets[:k] = T.T @ self.sums.targets_information
         carried = self.sums._replace(
@@ -86,7 +80,7 @@ class Memory:
             targets_information=targets,
             trace=self._residual + float(np.trace(information)),
         )
-        return Memory.of(prior, carried)
+        return Memory(prior, carried)
 
     @property
     def _residual(self) -> float:
@@ -178,7 +172,7 @@ def remember(
         n_jobs=n_jobs,
         shared=(shared, draw_rule),
     )
-    return Memory.of(shared.prior, total)
+    return Memory(shared.prior, total)
 
 
 def sum_groups(

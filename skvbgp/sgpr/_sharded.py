@@ -79,7 +79,7 @@ class ShardedData(Data):
     def remember(self, shared: Shared, draw_rule: DrawRule) -> Memory:
         """The memory of all rows, by a pass over them on their workers."""
         parts = self.sum_groups(shared, draw_rule)
-        return Memory.of(shared.prior, reduce(Statistics.plus, parts))
+        return Memory(shared.prior, reduce(Statistics.plus, parts))
 
     def sum_groups(self, shared: Shared, draw_rule: DrawRule) -> list[Statistics]:
         """Sums over the rows of each worker."""

@@ -85,7 +85,7 @@ def test_the_memory_is_that_of_the_rows(kind):
     X, y = problem.scaled
     targets = np.column_stack([y, np.ones(len(y))])
     prior_means = oracles.omega(X, problem.Z, *problem.theta[:2], 1.0)
-    L_inv = memory.L_inv
+    L_inv = memory.prior.L_inv
     assert_allclose(memory.sums.targets_gram, targets.T @ C_inv @ targets, rtol=1e-10)
     expected = L_inv @ prior_means.T @ C_inv @ targets
     assert_allclose(memory.sums.targets_information, expected, rtol=1e-9, atol=1e-10)
