@@ -110,7 +110,7 @@ def divergences(name, X, y, seed, n_passes):
         "exact, from the end": bound(exact)[0],
     }
     for end, p in {"stochastic": path[-1][0], "exact": exact}.items():
-        memory = remember(Shared(model, p), data, rule, rng=np.random.RandomState(0), n_jobs=None)
+        memory = remember(Shared(model, p), data, rule, n_jobs=None)
         state = replace(start, parameters=p, memory=memory, draw_rule=rule, blocks=blocks)
         mean, variance = learner.posterior(state).moments(X_test, True)
         test = scores(y_test, mean, np.sqrt(variance))

@@ -98,19 +98,6 @@ class Data:
         lists = [groups[a:b] for a, b in zip(np.append(0, ends[:-1]), ends, strict=True)]
         return [part for part in lists if part]
 
-    def stacked(self, groups: list[RowIndex]) -> tuple[Data, NDArray[np.intp]]:
-        """The rows of some groups, one after the other in memory, and how many are in each."""
-
-        def join(name: str) -> Any:
-            values = getattr(self, name)
-            if values is None:
-                return None
-            return np.concatenate([np.asarray(values[index]) for index in groups])
-
-        names = "X", "y", "weight", "variance", "gaps"
-        stacked = replace(self, blocks=None, **{name: join(name) for name in names})
-        return stacked, np.array([len(self.y[index]) for index in groups])
-
     def n_batches(self, batch_size: int) -> int:
         """Mini-batches of about ``batch_size`` rows in one pass."""
         if self.blocks is None:

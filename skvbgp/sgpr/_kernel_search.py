@@ -24,7 +24,7 @@ from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._noise import Blocks, Model
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._quadrature import DrawRule
+from skvbgp.sgpr._quadrature import FixedRule
 from skvbgp.sgpr._start import fit_noise_to_groups
 from skvbgp.sgpr._state import State
 
@@ -197,7 +197,7 @@ def scan_left_out(K: Array, noises: Array, weight: Array, y: Array) -> Array:
     return log_normal(error, variance)
 
 
-def choose_for_new_rows(found: State, default: State, data: Data, rule: DrawRule) -> State:
+def choose_for_new_rows(found: State, default: State, data: Data, rule: FixedRule) -> State:
     """The default, unless rows that are left out are predicted better by what has been found.
 
     Where predictions do not condition on a block (PITC), the search's own judgement, what rows say
@@ -230,7 +230,7 @@ def hides_f(learned: State, data: Data) -> bool:
     return float(np.average(each, weights=rows.counts)) < of_blocks - _HIDDEN
 
 
-def judge_by_new_rows(state: State, data: Data, rule: DrawRule) -> Scores:
+def judge_by_new_rows(state: State, data: Data, rule: FixedRule) -> Scores:
     """Log densities of known rows, each predicted from the others as a new row would be.
 
     All that are known exactly, or those of some blocks.

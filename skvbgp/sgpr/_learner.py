@@ -31,7 +31,7 @@ from skvbgp.sgpr._noise_choice import choose_again, choose_noise_variance
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._posterior import ExactPosterior, GlobalPosterior, SparseLatent
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, FixedRule
 from skvbgp.sgpr._settings import N_DRAWS, Settings
 from skvbgp.sgpr._sharded import ShardedData
 from skvbgp.sgpr._spread import SpreadRows
@@ -158,7 +158,7 @@ class SparseLearner(Settings):
         improves = self.learn_hyperparameters and not state.is_warm
         state = replace(state, draw_rule=rule)
 
-        def conclude(parameters: Parameters, rule: DrawRule = rule) -> State:
+        def conclude(parameters: Parameters, rule: FixedRule = rule) -> State:
             return self._conclude(state, data, parameters, rule)
 
         # whether f has left its usual start for that of the noise
@@ -221,7 +221,7 @@ class SparseLearner(Settings):
         is_sparse = type(data) is Data and not self._is_exact(len(data))
         return self.structure.correlated and self.structure.is_open and is_ours and is_sparse
 
-    def _learn_white(self, state: State, learned: State, data: Data, rule: DrawRule) -> State:
+    def _learn_white(self, state: State, learned: State, data: Data, rule: FixedRule) -> State:
         """The state after training beside white noise, with a noise kernel of no amplitude."""
         white, rows = replace(self, structure=White(), local=False), replace(data, blocks=None)
         trained = white._train(without_noise_kernel(state), rows, go_on)
@@ -229,19 +229,17 @@ class SparseLearner(Settings):
         concluded = self._conclude(state, data, p, rule).with_passes_of(learned)
         return replace(concluded, draw_rule=rule)
 
-    def _conclude(self, state: State, data: Data, parameters: Parameters, rule: DrawRule) -> State:
+    def _conclude(self, state: State, data: Data, parameters: Parameters, rule: FixedRule) -> State:
         """The state with other parameters, after a pass over the rows."""
-        state, rng = replace(state, parameters=parameters), np.random.RandomState(state.seed)
-        return replace(state, memory=self._remember(state, data, rule, rng))
+        state = replace(state, parameters=parameters)
+        return replace(state, memory=self._remember(state, data, rule))
 
-    def _remember(
-        self, state: State, data: Data, rule: DrawRule, rng: np.random.RandomState
-    ) -> Memory:
+    def _remember(self, state: State, data: Data, rule: FixedRule) -> Memory:
         """The memory of all rows, by a pass over them where they are."""
         shared = Shared(state.model, state.parameters, state.prior)
         if isinstance(data, ShardedData):
             return data.remember(shared, rule)
-        return remember(shared, data, rule, rng=rng, n_jobs=self.n_jobs)
+        return remember(shared, data, rule, n_jobs=self.n_jobs)
 
     def _train_exact(self, state: State, data: Data, end_pass: EndPass) -> State:
         if self.inducing_inputs is not None or not self.has_room(len(data)):
@@ -391,7 +389,7 @@ class SparseLearner(Settings):
             state, data = self._divide_again(state)
             memory = Memory.empty(state.prior)
         data = replace(data, target=state.reference)
-        chunk = self._remember(state, data, state.draw_rule, rng)
+        chunk = self._remember(state, data, state.draw_rule)
         known = replace(state, memory=memory.carry_to(state.prior).plus(chunk))
         end_pass(lambda: known)
         return replace(known, lower_bounds=note_call(known.lower_bounds, known.lower_bound))
@@ -465,8 +463,7 @@ class SparseLearner(Settings):
         if isinstance(state.memory, Mixture):
             return replace(state, memory=replace(state.memory, rows=data.rows(slice(None))))
         data = replace(data, target=state.reference)
-        rng = np.random.RandomState(state.seed)
-        return replace(state, memory=self._remember(state, data, state.draw_rule, rng))
+        return replace(state, memory=self._remember(state, data, state.draw_rule))
 
     # -- what a state says -------------------------------------------------------------
 
@@ -487,5 +484,5 @@ class SparseLearner(Settings):
             return BlockPosterior.of(state, blocks, self.n_samples)
         return GlobalPosterior(state, SparseLatent.of(state, self._rule_of_predictions(state)))
 
-    def _rule_of_predictions(self, state: State) -> ClosedForm | CommonDraws:
+    def _rule_of_predictions(self, state: State) -> FixedRule:
         return self._rule_by_size(state.parameters, state.seed, predicts=True)

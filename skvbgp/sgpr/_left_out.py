@@ -29,7 +29,7 @@ from skvbgp.sgpr._data import Data, RowIndex, Rows
 from skvbgp.sgpr._noise import Model, Noise
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._psi import DensePsi, rotate
-from skvbgp.sgpr._quadrature import CommonDraws, DrawRule
+from skvbgp.sgpr._quadrature import CommonDraws, FixedRule
 
 #: Numbers of a tile of rows' matrices.
 _TILE = 2**20
@@ -73,7 +73,7 @@ Expected = Drawn | Integrated
 
 
 def expect(
-    rule: DrawRule, X: Array, p: Parameters, prior: Prior, H: Array | None = None
+    rule: FixedRule, X: Array, p: Parameters, prior: Prior, H: Array | None = None
 ) -> Expected:
     """What a rule makes of scaled rows X, or of combinations of them, by the rows of H (n, n)."""
     L_inv = prior.L_inv
@@ -136,7 +136,7 @@ class Remembered(NamedTuple):
     prior: Prior
     noise: Noise
     q: WhitenedGaussian
-    rule: DrawRule
+    rule: FixedRule
 
     def without(self, rows: Rows) -> LeaveOneOut:
         """q(u) without each of some rows: those of a block, or any if noise is independent."""
@@ -152,7 +152,7 @@ class Remembered(NamedTuple):
         return LeaveOneOut.of(self.q, known, p.second_moment / c, p.alpha * y / c)
 
     def predict(
-        self, rule: DrawRule, data: Data, blocks: list[Index] | None = None
+        self, rule: FixedRule, data: Data, blocks: list[Index] | None = None
     ) -> tuple[Array, Array]:
         """Mean and variance (n,) of f at rows, each given all the others.
 
@@ -166,7 +166,7 @@ class Remembered(NamedTuple):
             found[:, group] = part
         return found[0], found[1]
 
-    def predict_groups(self, rule: DrawRule, groups: Iterable[Rows]) -> list[tuple[Array, Array]]:
+    def predict_groups(self, rule: FixedRule, groups: Iterable[Rows]) -> list[tuple[Array, Array]]:
         """The same of groups of rows, which are blocks if their noise is correlated there."""
         p, prior = self.parameters, self.prior
         _ = self.q.precision_factor_inv, prior.L_inv  # once, not in each thread
@@ -176,7 +176,7 @@ class Remembered(NamedTuple):
 
         return thread_map(predict, ((rows,) for rows in groups))
 
-    def _tiles(self, rule: DrawRule, n: int) -> list[slice]:
+    def _tiles(self, rule: FixedRule, n: int) -> list[slice]:
         """Rows whose matrices are in memory at a time."""
         m = len(self.q.shift)
         width = max(len(r.draws) if isinstance(r, CommonDraws) else m for r in (rule, self.rule))

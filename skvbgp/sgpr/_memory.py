@@ -13,6 +13,7 @@ with f_U = sigma_f L u before and after, u_old = T u_new for T = L_old^-1 L_new.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from operator import add
 from typing import Any, NamedTuple
@@ -21,10 +22,10 @@ import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, triu_congruence
-from skvbgp._core.parallel import LazyTasks, spawn_seeds, spread_each
+from skvbgp._core.parallel import LazyTasks, spread_each
 from skvbgp.sgpr._bound import Prior, Shared
-from skvbgp.sgpr._data import Data
-from skvbgp.sgpr._quadrature import DrawRule
+from skvbgp.sgpr._data import Data, Rows
+from skvbgp.sgpr._quadrature import FixedRule
 
 #: Tasks that a pass over all rows is cut into, whatever the number of workers: a few, or as many
 #: as keep a task to so many rows, because its rows are sent to the worker.
@@ -144,22 +145,14 @@ class Memory:
         return LtdL, float(b @ q.mean), d_second
 
 
-def remember(
-    shared: Shared,
-    data: Data,
-    draw_rule: DrawRule,
-    *,
-    rng: np.random.RandomState,
-    n_jobs: int | None,
-) -> Memory:
+def remember(shared: Shared, data: Data, rule: FixedRule, *, n_jobs: int | None) -> Memory:
     """The memory of all rows, by a pass over them on the workers of joblib or on threads."""
     segments = data.segments(max(_N_SEGMENTS, -(-len(data) // _SEGMENT_ROWS)))
-    seeds = spawn_seeds(rng, len(segments))
 
-    def task(k: int) -> tuple[Any, ...]:
-        return *data.stacked(segments[k]), int(seeds[k])
+    def task(k: int) -> tuple[list[Rows]]:
+        return ([data.rows(index) for index in segments[k]],)
 
-    total = Statistics.none(len(shared.prior.L))
+    total = Statistics.none(len(shared.prior.Z))
 
     def receive(part: Statistics) -> None:
         nonlocal total
@@ -170,25 +163,21 @@ def remember(
         LazyTasks(len(segments), task),
         receive,
         n_jobs=n_jobs,
-        shared=(shared, draw_rule),
+        shared=(shared, rule),
     )
     return Memory(shared.prior, total)
 
 
-def sum_groups(
-    shared: Shared, draw_rule: DrawRule, data: Data, sizes: Array, seed: int
-) -> Statistics:
+def sum_groups(shared: Shared, rule: FixedRule, groups: Iterable[Rows]) -> Statistics:
     """Sums over some groups of rows, one after the other.
 
     Rows whose expectations are over draws are whitened before they are summed, see `Evaluation`.
     """
-    rng, prior = np.random.RandomState(seed), shared.prior
-    total, start = Statistics.none(len(prior.L)), 0
-    for size in sizes:
-        rows = data.rows(slice(start, start + size))
-        draws = draw_rule(rows.X.shape, rng)
+    prior, draws = shared.prior, rule.common
+    total = Statistics.none(len(prior.Z))
+    for rows in groups:
         group, _ = shared.make_group(rows, draws, whitened=draws is not None)
-        targets = np.column_stack([rows.y, np.ones(size)])
+        targets = np.column_stack([rows.y, np.ones(len(rows))])
         sums = group.psi, group.information(targets)
         total = total.plus(
             Statistics(
@@ -199,5 +188,4 @@ def sum_groups(
                 group.precision.count,
             )
         )
-        start += size
     return total

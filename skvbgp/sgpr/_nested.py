@@ -10,7 +10,7 @@ from skvbgp._optim.convergence import give_up_below
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._noise import White
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, FixedRule
 from skvbgp.sgpr._start import narrow
 from skvbgp.sgpr._state import State
 from skvbgp.sgpr._training import collapse_bound, settle, solve_full
@@ -25,7 +25,7 @@ def solve_white(
     state: State,
     start: Parameters,
     data: Data,
-    rule: DrawRule,
+    rule: FixedRule,
     learned: State,
     max_iter: int,
     tol: float,

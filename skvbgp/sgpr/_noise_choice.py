@@ -22,7 +22,7 @@ from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._kernel_search import leave_one_out, scan_left_out
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._quadrature import CommonDraws, DrawRule
+from skvbgp.sgpr._quadrature import CommonDraws, FixedRule
 from skvbgp.sgpr._state import State
 
 #: Most blocks whose rows are left out.
@@ -33,7 +33,7 @@ _FACTORS = 10.0 ** np.arange(0.0, 6.1, 0.25)
 _LOSS = 0.01
 
 #: Makes the state of some parameters, by a pass over all rows.
-Conclude = Callable[[Parameters, DrawRule], State]
+Conclude = Callable[[Parameters, FixedRule], State]
 
 
 class Held(NamedTuple):

@@ -37,7 +37,7 @@ from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._paths import FunctionDraws, Paths, draw_unit_functions, share_points
 from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._psi import rotate
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
+from skvbgp.sgpr._quadrature import CommonDraws, FixedRule
 from skvbgp.sgpr._settings import N_DRAWS
 from skvbgp.sgpr._slopes import se_slopes, square_slopes
 from skvbgp.sgpr._state import State
@@ -178,14 +178,14 @@ class SparseLatent:
         parameters: Parameters,
         prior: Prior,
         q: WhitenedGaussian,
-        rule: ClosedForm | CommonDraws,
+        rule: FixedRule,
         draws: Array,
     ) -> None:
         self._parameters, self._prior, self._q, self.rule = parameters, prior, q, rule
         self._draws = draws
 
     @classmethod
-    def of(cls, state: State, rule: ClosedForm | CommonDraws) -> SparseLatent:
+    def of(cls, state: State, rule: FixedRule) -> SparseLatent:
         """That which has served last, or a new one; what it is made of depends on the state."""
         last = _LAST.get(state)
         if last is None or type(last.rule) is not type(rule):

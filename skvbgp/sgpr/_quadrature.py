@@ -28,8 +28,10 @@ def make_sign_draws(d: int) -> Array:
 class ClosedForm:
     """Appendix C's expressions."""
 
+    common = None  # draws of all rows
+
     def __call__(self, shape: tuple[int, ...], rng: np.random.RandomState) -> None:
-        return None
+        return self.common
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,13 @@ class CommonDraws:
 
     draws: Array  # (S, d)
 
-    def __call__(self, shape: tuple[int, ...], rng: np.random.RandomState) -> Array:
+    @property
+    def common(self) -> Array:
+        """(S, 1, d)."""
         return self.draws[:, None, :]
+
+    def __call__(self, shape: tuple[int, ...], rng: np.random.RandomState) -> Array:
+        return self.common
 
 
 @dataclass(frozen=True)
@@ -53,5 +60,7 @@ class FreshDraws:
         return rng.standard_normal((1, 1 if self.correlated else n, d))
 
 
+#: Rules by which the bound is a deterministic function.
+FixedRule = ClosedForm | CommonDraws
 #: Draws (S, n or 1, d) for rows of the shape (n, d), or None.
-DrawRule = ClosedForm | CommonDraws | FreshDraws
+DrawRule = FixedRule | FreshDraws

@@ -16,7 +16,7 @@ from skvbgp.base import RegressionLearner, Targets, count_remembered, says_too_l
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._noise import Structure
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, FreshDraws
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, FixedRule, FreshDraws
 
 #: psi="auto" takes the closed form up to so many exponentials in one evaluation.
 _CLOSED_FORM_EXPONENTIALS = 4_000_000
@@ -119,7 +119,7 @@ class Settings(RegressionLearner):
     def _is_collapsed(self, n: int) -> bool:
         return self.solver == "collapsed" or (self.solver == "auto" and n <= _COLLAPSED_ROWS)
 
-    def _rule_of_fit(self, data: Data, p: Parameters, seed: int) -> ClosedForm | CommonDraws:
+    def _rule_of_fit(self, data: Data, p: Parameters, seed: int) -> FixedRule:
         """How expectations are taken in the pass that ends a fit, and by the collapsed solver.
 
         Without learning, the choice must not depend on how the rows come in chunks.
@@ -141,9 +141,7 @@ class Settings(RegressionLearner):
         """Whether pairs of rows, whose categories may differ, have no closed form."""
         return self.structure.correlated and bool(self.owners)
 
-    def _rule_by_size(
-        self, p: Parameters, seed: int, *, predicts: bool = False
-    ) -> ClosedForm | CommonDraws:
+    def _rule_by_size(self, p: Parameters, seed: int, *, predicts: bool = False) -> FixedRule:
         """The same for rows in chunks of any size, and for new ones: the size of p decides."""
         m, d = p.U.shape
         pairs_of_rows = self.structure.correlated and not predicts

@@ -7,7 +7,7 @@ they do not depend on where the rows are, and are those of rows in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -27,7 +27,7 @@ from skvbgp.sgpr._data import Data, Rows, split_tiles
 from skvbgp.sgpr._memory import Memory, Statistics, sum_groups
 from skvbgp.sgpr._noise import Model
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._quadrature import DrawRule
+from skvbgp.sgpr._quadrature import DrawRule, FixedRule
 
 #: v, and the triangle of V, which q enters the data terms by; None asks for no gradients.
 Weights = tuple[Array, Array] | None
@@ -76,14 +76,14 @@ class ShardedData(Data):
     def batch(self, chosen: Index) -> Any:
         return RowBatch(self.X.rows, np.sort(chosen).astype(np.int64), self.target)
 
-    def remember(self, shared: Shared, draw_rule: DrawRule) -> Memory:
+    def remember(self, shared: Shared, rule: FixedRule) -> Memory:
         """The memory of all rows, by a pass over them on their workers."""
-        parts = self.sum_groups(shared, draw_rule)
+        parts = self.sum_groups(shared, rule)
         return Memory(shared.prior, reduce(Statistics.plus, parts))
 
-    def sum_groups(self, shared: Shared, draw_rule: DrawRule) -> list[Statistics]:
+    def sum_groups(self, shared: Shared, rule: FixedRule) -> list[Statistics]:
         """Sums over the rows of each worker."""
-        return self.X.rows.call(_sum_shard, (self.target, shared, draw_rule))
+        return self.X.rows.call(_sum_shard, (self.target, shared, rule))
 
 
 def gather_data(
@@ -169,21 +169,7 @@ def sum_batch(
         yield terms.backward(v, unpack_symmetric(triangle))
 
 
-def _sum_shard(target: Target, shared: Shared, draw_rule: DrawRule, shard: Shard) -> Statistics:
+def _sum_shard(target: Target, shared: Shared, rule: FixedRule, shard: Shard) -> Statistics:
     """Sums over all rows of a shard, some at a time."""
-    groups = (
-        (block, [len(tile) for tile in split_tiles(np.arange(len(block.y)))])
-        for block in shard.blocks
-    )
-    return add_sums(target, shared, draw_rule, groups)
-
-
-def add_sums(
-    target: Target, shared: Shared, draw_rule: DrawRule, parts: Iterable[tuple[Block, list[int]]]
-) -> Statistics:
-    """Sums over rows, and sizes of the groups that they come in."""
-    total = Statistics.none(len(shared.parameters.U))
-    for block, sizes in parts:
-        data = Data(*block, shared.model.coordinates, target)
-        total = total.plus(sum_groups(shared, draw_rule, data, np.array(sizes), 0))
-    return total
+    parts = (Data(*block, shared.model.coordinates, target) for block in shard.blocks)
+    return sum_groups(shared, rule, (data.rows(i) for data in parts for i in data.groups()))

@@ -21,13 +21,12 @@ from skvbgp._core.sharded_blocks import ShardedBlocks, copy_blocks, divide
 from skvbgp._core.shards import Begun
 from skvbgp.sgpr._bound import Shared
 from skvbgp.sgpr._data import Rows
-from skvbgp.sgpr._memory import Statistics
-from skvbgp.sgpr._quadrature import DrawRule
+from skvbgp.sgpr._memory import Statistics, sum_groups
+from skvbgp.sgpr._quadrature import DrawRule, FixedRule
 from skvbgp.sgpr._sharded import (
     ShardedBatch,
     ShardedData,
     Weights,
-    add_sums,
     scale_block,
     sum_batch,
 )
@@ -101,8 +100,8 @@ class SpreadData(ShardedData):
     def batch(self, chosen: Index) -> Any:
         return BlockBatch(self.blocks, chosen, self.target)
 
-    def sum_groups(self, shared: Shared, draw_rule: DrawRule) -> list[Statistics]:
-        return self._call(_sum_all_blocks, (self.target, shared, draw_rule))
+    def sum_groups(self, shared: Shared, rule: FixedRule) -> list[Statistics]:
+        return self._call(_sum_all_blocks, (self.target, shared, rule))
 
     def _call(self, function: Any, shared: tuple[Any, ...]) -> list[Any]:
         """Results of a function of all shards."""
@@ -138,10 +137,10 @@ def _sum_all_blocks(
     n_blocks: int,
     target: Target,
     shared: Shared,
-    draw_rule: DrawRule,
+    rule: FixedRule,
     shard: Shard,
 ) -> Statistics:
     """Sums over all blocks of a shard."""
     blocks = (copy_blocks(frame, n_blocks, [k], shard)[0] for k in range(n_blocks))
-    groups = ((block, [len(block.y)]) for block in blocks)
-    return add_sums(target, shared, draw_rule, groups)
+    groups = (scale_block(shared.model.coordinates, target, block) for block in blocks)
+    return sum_groups(shared, rule, groups)

@@ -25,7 +25,7 @@ from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import Model, Noise
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._places import Places
-from skvbgp.sgpr._quadrature import DrawRule
+from skvbgp.sgpr._quadrature import FixedRule
 from skvbgp.sgpr._sharded import gather_data
 
 #: Growth of a stream after which its rows are divided into blocks again.
@@ -45,7 +45,7 @@ class State(PickledByFields):
     target: Target
     #: Number (the sum of their weights), mean and spread of all y seen, in the reference frame.
     summary: RunningScale
-    draw_rule: DrawRule  # expectations of the memory's rows and of new ones
+    draw_rule: FixedRule  # expectations of the memory's rows and of new ones
     seed: int  # root of every later random choice
     n_seen: int  # rows seen, whatever their weights
     knows_noise: bool = False  # whether variances of the noise of some rows are known

@@ -21,7 +21,7 @@ from skvbgp.sgpr._bound import Evaluation
 from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._noise import HyperPrior, Model
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, make_sign_draws
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, FixedRule, make_sign_draws
 from skvbgp.sgpr._sharded import ShardedBatch, ShardedEvaluation
 from skvbgp.sgpr._start import narrow, settle_variances
 from skvbgp.sgpr._state import State
@@ -49,7 +49,7 @@ class Reached(NamedTuple):
     values: tuple[float, ...]  # of the bound, one per pass, scaled target
 
 
-def collapse_bound(model: Model, data: Data, draw_rule: DrawRule) -> Bound:
+def collapse_bound(model: Model, data: Data, draw_rule: FixedRule) -> Bound:
     """Eq. (11), the bound at the optimal q(u), as a function of everything else."""
     evaluate_at = _evaluate_collapsed(model, data, draw_rule)
 
@@ -62,7 +62,7 @@ def collapse_bound(model: Model, data: Data, draw_rule: DrawRule) -> Bound:
     return bound
 
 
-def bound_start(model: Model, data: Data, draw_rule: DrawRule, parameters: Parameters) -> float:
+def bound_start(model: Model, data: Data, draw_rule: FixedRule, parameters: Parameters) -> float:
     """The value of `collapse_bound` at some parameters, or the error that it raises there."""
     if isinstance(draw_rule, ClosedForm):  # as training takes it: a rounding may decide
         return collapse_bound(model, data, draw_rule)(parameters)[0]
@@ -73,18 +73,17 @@ def bound_start(model: Model, data: Data, draw_rule: DrawRule, parameters: Param
 
 
 def _evaluate_collapsed(
-    model: Model, data: Data, draw_rule: DrawRule
+    model: Model, data: Data, draw_rule: FixedRule
 ) -> Callable[[Parameters], tuple[Evaluation, WhitenedGaussian]]:
     """The evaluation of all rows, and the optimal q(u), as a function of the parameters."""
     batch = [data.rows(index) for index in data.groups()]
     if model.structure.correlated:
         batch = [rows.with_pairs(model.coordinates) for rows in batch]
-    rng = np.random.RandomState(0)  # the rule is deterministic: closed form or common draws
-    draws = [draw_rule(rows.X.shape, rng) for rows in batch]
-    whitened = not isinstance(draw_rule, ClosedForm)
+    draws = draw_rule.common
 
     def evaluate_at(parameters: Parameters) -> tuple[Evaluation, WhitenedGaussian]:
-        evaluation = Evaluation(model, parameters, batch, draws, whitened=whitened)
+        whitened = draws is not None
+        evaluation = Evaluation(model, parameters, batch, [draws] * len(batch), whitened=whitened)
         q = evaluation.optimal_q
         if data.blocks is not None:  # f may be where its noise leaves no digits, see `follow_noise`
             q.refuse_jitter()

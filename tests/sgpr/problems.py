@@ -65,7 +65,6 @@ class Problem:
             Shared(self.model, self.parameters),
             self.data if data is None else data,
             ClosedForm(),
-            rng=np.random.RandomState(0),
             n_jobs=None,
         )
 

@@ -64,10 +64,7 @@ def leave_out_by_brute_force(model, X, targets, i):
             if isinstance(blocks, BlockRows):
                 parts = zip(*((X[others][b], targets[others][b]) for b in index), strict=True)
                 blocks = BlockRows(blocks.partition, blocks.unit, *parts)
-        rng = np.random.RandomState(0)
-        memory = remember(
-            Shared(state.model, state.parameters), data, state.draw_rule, rng=rng, n_jobs=None
-        )
+        memory = remember(Shared(state.model, state.parameters), data, state.draw_rule, n_jobs=None)
     rest = replace(state, memory=memory, blocks=blocks, reference=state.target)
     mean, variance = learner.posterior(rest).moments(X[i : i + 1], True)
     if targets.variance is not None:

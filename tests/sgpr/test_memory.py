@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skvbgp.sgpr import _data
 from skvbgp.sgpr._bound import Evaluation, Prior, Shared
 from skvbgp.sgpr._memory import Memory, Statistics, remember
-from skvbgp.sgpr._quadrature import CommonDraws, FreshDraws
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, FreshDraws
 from tests.derivatives import numerical_gradient
 from tests.sgpr.problems import (
     KINDS,
@@ -78,7 +78,6 @@ def test_information_over_draws_keeps_its_digits_where_inducing_inputs_are_close
         Shared(problem.model, problem.parameters),
         problem.data,
         CommonDraws(np.zeros((1, 1))),
-        rng=np.random.RandomState(0),
         n_jobs=None,
     )
     values = np.linalg.eigvalsh(memory.sums.information)
@@ -111,51 +110,27 @@ def test_segments_change_nothing(problem, monkeypatch):
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3])
-def test_workers_change_nothing(problem, monkeypatch, n_jobs):
-    """Bit for bit, also with random draws: every segment has its own seed."""
+@pytest.mark.parametrize("rule", [ClosedForm(), CommonDraws(np.ones((2, 2)))])
+def test_workers_change_nothing(problem, monkeypatch, rule, n_jobs):
+    """Bit for bit."""
     monkeypatch.setattr(_data, "_TILE_ROWS", 2)
-    rule = FreshDraws(problem.kind == "pitc")
-    memories = []
+    shared = Shared(problem.model, problem.parameters)
     with joblib.parallel_config(backend="threading"):
-        for jobs in (1, n_jobs):
-            rng = np.random.RandomState(3)
-            memories.append(
-                remember(
-                    Shared(problem.model, problem.parameters),
-                    problem.data,
-                    rule,
-                    rng=rng,
-                    n_jobs=jobs,
-                )
-            )
+        memories = [remember(shared, problem.data, rule, n_jobs=jobs) for jobs in (1, n_jobs)]
     assert_same(*memories, rtol=0, atol=0)
-    other = remember(
-        Shared(problem.model, problem.parameters),
-        problem.data,
-        rule,
-        rng=np.random.RandomState(4),
-        n_jobs=None,
-    )
-    assert np.any(other.sums.information != memories[0].sums.information)
 
 
 def test_information_of_random_draws_is_unbiased():
-    """The mean of 300 passes with fresh draws, within 5 standard errors."""
-    problem = small_problem("dtc")
+    """The mean of 300 evaluations with fresh draws, within 5 standard errors."""
+    problem, rng = small_problem("dtc"), np.random.RandomState(0)
+    rule = FreshDraws(False)
     passes = [
-        remember(
-            Shared(problem.model, problem.parameters),
-            problem.data,
-            FreshDraws(False),
-            rng=np.random.RandomState(seed),
-            n_jobs=None,
-        )
-        for seed in range(300)
+        problem.evaluation([rule(rows.X.shape, rng) for rows in problem.batch]) for _ in range(300)
     ]
-    exact = problem.memory()
-    for name in ("information", "targets_information"):
-        values = np.array([getattr(memory.sums, name) for memory in passes])
-        error = np.abs(values.mean(axis=0) - getattr(exact.sums, name))
+    exact = problem.evaluation()
+    for name in ("information", "shift"):
+        values = np.array([getattr(evaluation, name) for evaluation in passes])
+        error = np.abs(values.mean(axis=0) - getattr(exact, name))
         assert np.all(error < 5.0 * values.std(axis=0) / np.sqrt(len(values)))
 
 

@@ -55,8 +55,7 @@ def conclude_with(state, data):
     """A pass over all rows of the state's model."""
 
     def conclude(parameters, rule):
-        rng = np.random.RandomState(0)
-        memory = remember(Shared(state.model, parameters), data, rule, rng=rng, n_jobs=None)
+        memory = remember(Shared(state.model, parameters), data, rule, n_jobs=None)
         return replace(state, parameters=parameters, memory=memory)
 
     return conclude

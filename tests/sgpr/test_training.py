@@ -348,7 +348,6 @@ def distances_to_the_collapsed_optimum(monkeypatch, problem, rule, *, batch_size
         Shared(problem.model, optimum),
         problem.data,
         rule,
-        rng=np.random.RandomState(0),
         n_jobs=None,
     )
     q_optimum = memory.q(optimum.alpha, optimum.second_moment, np.array([1.0, 0.0]))
