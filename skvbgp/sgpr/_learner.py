@@ -49,9 +49,9 @@ from skvbgp.sgpr._state import State
 from skvbgp.sgpr._training import (
     Reached,
     bound_start,
-    collapse_bound,
     refine,
-    solve_at_mean,
+    settle,
+    solve_collapsed,
     solve_full,
     solve_stochastic,
 )
@@ -311,19 +311,20 @@ class SparseLearner(Settings):
     ) -> Reached:
         parameters, max_iter = state.parameters, self.max_iterations(len(data))
         if self._is_collapsed(len(data)):
-            held = ["U"] if len(parameters.U) >= len(data) else []  # every row is one of them
-            options: dict[str, Any] = {
-                "free": parameters.all_but(*held),
-                "max_iter": max_iter,
-                "tol": self.tol,
-                "end_pass": end_pass,
-            }
-            if isinstance(state.draw_rule, CommonDraws):
-                if self.max_iter is None:
-                    options["max_iter"] = min(max_iter, _LBFGS_MEAN_ITERATIONS)
-                return solve_at_mean(state.model, parameters, data, **options)
-            bound = collapse_bound(state.model, data, state.draw_rule)
-            return solve_full(bound, state.model, parameters, **options)
+            rule = state.draw_rule
+            if isinstance(rule, CommonDraws) and self.max_iter is None:
+                max_iter = min(max_iter, _LBFGS_MEAN_ITERATIONS)
+            reached = solve_collapsed(
+                state.model,
+                parameters,
+                data,
+                rule,
+                max_iter=max_iter,
+                tol=self.tol,
+                end_pass=end_pass,
+            )
+            found = settle(state.model, reached.parameters, data, rule)
+            return reached._replace(parameters=found)
         shares = _LOST_BLOCKS if self.loses_blocks else (1.0, 1.0)
         adam_share, natural_share = _CAREFUL if follows else shares
         return solve_stochastic(

@@ -10,10 +10,9 @@ from skvbgp._optim.convergence import give_up_below
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._noise import White
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, FixedRule
-from skvbgp.sgpr._start import narrow
+from skvbgp.sgpr._quadrature import CommonDraws, FixedRule
 from skvbgp.sgpr._state import State
-from skvbgp.sgpr._training import collapse_bound, settle, solve_full
+from skvbgp.sgpr._training import settle, solve_collapsed
 
 #: Amplitude of a noise kernel that says next to nothing, relative to sigma_n^2.
 _SMALL_SHARE = 1e-5
@@ -42,28 +41,21 @@ def solve_white(
     """
     white, data = replace(state.model, structure=White()), replace(data, blocks=None)
     p, reached = replace(start, noise_theta=np.empty(0)), learned.lower_bound
-    held = ["U"] if len(p.U) >= len(data) else []
-    at_mean = not isinstance(rule, ClosedForm)
-    if at_mean:  # values at the mean are compared with such
-        p, rule = narrow(p), CommonDraws(np.zeros((1, len(p.nu))))
-        held += ["xi", "beta"]
+    if isinstance(rule, CommonDraws):  # values at the mean are compared with such
         reached = max(learned.lower_bounds, default=-np.inf)
     reached += state.log_unit
-    trained = solve_full(
-        collapse_bound(white, data, rule),
+    trained = solve_collapsed(
         white,
         p,
-        free=p.all_but(*held),
+        data,
+        rule,
         max_iter=max_iter,
         tol=tol,
         end_pass=give_up_below(reached, max_iter),
     )
     if max(trained.values, default=-np.inf) < reached + _TIE:
         return None
-    p = trained.parameters
-    if at_mean:
-        p = settle(white, p, data)
-    return with_noise_kernel(p, state)
+    return with_noise_kernel(settle(white, trained.parameters, data, rule), state)
 
 
 def with_noise_kernel(white: Parameters, state: State) -> Parameters:

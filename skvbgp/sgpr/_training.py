@@ -138,36 +138,41 @@ def solve_full(
     )
 
 
-def solve_at_mean(
+def solve_collapsed(
     model: Model,
     parameters: Parameters,
     data: Data,
+    rule: FixedRule,
     *,
-    free: NDArray[np.bool_],
     max_iter: int,
     tol: float,
     end_pass: EndPass = go_on,
 ) -> Reached:
-    """L-BFGS with Lambda at its mean, and then the variances of q(theta).
+    """L-BFGS on eq. (11), in closed form or, for a rule of draws, with Lambda at its mean.
 
     Hundreds of rows leave q(theta) so narrow that its variances hardly move the optimum of the
-    rest: a bound at one point costs a fraction of one over several draws.
+    rest: a bound at one point costs a fraction of one over several draws. `settle` finds them then.
+    Inducing inputs stay where every row is one of them.
     """
-    d = len(parameters.nu)
-    trained = solve_full(
-        collapse_bound(model, data, CommonDraws(np.zeros((1, d)))),
+    held = ["U"] if len(parameters.U) >= len(data) else []
+    if isinstance(rule, CommonDraws):
+        parameters, rule = narrow(parameters), CommonDraws(np.zeros((1, len(parameters.nu))))
+        held += ["xi", "beta"]
+    return solve_full(
+        collapse_bound(model, data, rule),
         model,
-        narrow(parameters),
-        free=free & parameters.all_but("xi", "beta"),
+        parameters,
+        free=parameters.all_but(*held),
         max_iter=max_iter,
         tol=tol,
         end_pass=end_pass,
     )
-    return trained._replace(parameters=settle(model, trained.parameters, data))
 
 
-def settle(model: Model, parameters: Parameters, data: Data) -> Parameters:
-    """The same with the variances of q(theta) that all rows suggest."""
+def settle(model: Model, parameters: Parameters, data: Data, rule: FixedRule) -> Parameters:
+    """What `solve_collapsed` has found, with variances of q(theta) that all rows suggest."""
+    if isinstance(rule, ClosedForm):  # which has found them with the rest
+        return parameters
     draws = make_sign_draws(len(parameters.nu))[:, None, :]
     batch = [data.rows(index) for index in data.groups()]
     evaluation = Evaluation(model, parameters, batch, [draws] * len(batch), whitened=True)
