@@ -84,7 +84,6 @@ class BlockPosterior:
 
     @property
     def relevance(self) -> Relevance:
-        assert self._places is not None
         return self._places.share_out(self._coordinates, self, self._known.parameters.owners)
 
     def slopes(self, X: Array) -> tuple[Array, Array]:

@@ -101,6 +101,7 @@ class SparseLearner(Settings):
             target=target,
             summary=summary,
             n_seen=y.n_rows,
+            places=Places.none(X.shape[1]),
             knows_noise=y.variance is not None,
             draw_rule=ClosedForm(),
             seed=seed,
@@ -113,7 +114,7 @@ class SparseLearner(Settings):
         """The state with new rows among its places, and with slopes of the inputs they lack."""
         new = Places.of(X, weight)
         new = new._replace(X=state.fill(new.X)[0])
-        state = replace(state, places=new if state.places is None else state.places.joined(new))
+        state = replace(state, places=state.places.joined(new))
         if state.gaps is None or isinstance(X, ShardedColumns):
             return state
         columns = tuple(np.flatnonzero(find_gaps(X)).tolist())

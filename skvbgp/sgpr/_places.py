@@ -25,6 +25,10 @@ class Places(NamedTuple):
     weight: Array  # (k,)
 
     @classmethod
+    def none(cls, d: int) -> Self:
+        return cls(np.empty((0, d)), np.empty(0))
+
+    @classmethod
     def of(cls, X: Array | ShardedColumns, weight: Array | None) -> Self:
         """Rows in equal distances, or all if they are few; rows may have positive weights (n,)."""
         chosen, counts = _thin(np.ones(len(X)) if weight is None else weight)

@@ -90,13 +90,13 @@ class GlobalPosterior:
     def _find_slopes(self, gaps: Array) -> Array:
         """Mean squared slopes (d,) along inputs: learned, or measured where rows have gaps."""
         learned, known = list(self._state.model.structure.gap_columns), self._state.gaps
-        places, slopes = self._state.places, np.zeros(gaps.shape[1])
-        assert known is not None and places is not None
+        slopes = np.zeros(gaps.shape[1])
+        assert known is not None
         if learned:
             noise: Any = self._state.noise
             slopes[learned] = noise.slopes
         for j in np.setdiff1d(np.flatnonzero(gaps.any(axis=0)), learned):
-            slopes[j] = known.measure_slope(j, places.X, self._measure_mean)
+            slopes[j] = known.measure_slope(j, self._state.places.X, self._measure_mean)
         return slopes
 
     def _measure_mean(self, X: Array) -> Array:
@@ -113,12 +113,9 @@ class GlobalPosterior:
 
     def measure_relevance(self, among: NDArray[np.bool_]) -> Relevance:
         """The same at rows of some outputs (t,)."""
-        places = self._state.places
-        assert places is not None
-        return self._share_out(places.of_outputs(among))
+        return self._share_out(self._state.places.of_outputs(among))
 
-    def _share_out(self, places: Places | None) -> Relevance:
-        assert places is not None
+    def _share_out(self, places: Places) -> Relevance:
         p = self._state.parameters
         return places.share_out(self._coordinates, self._latent, p.owners, p.n_outputs)
 

@@ -48,6 +48,7 @@ class State(PickledByFields):
     draw_rule: FixedRule  # expectations of the memory's rows and of new ones
     seed: int  # root of every later random choice
     n_seen: int  # rows seen, whatever their weights
+    places: Places  # some of all rows, at which the relevance of the inputs is measured
     knows_noise: bool = False  # whether variances of the noise of some rows are known
     is_warm: bool = False  # whether training has started from the parameters of another fit
     #: The blocks that predictions condition on, or where those of all rows are.
@@ -62,8 +63,6 @@ class State(PickledByFields):
     #: Variance of the noise that training with a kernel that was found has left, before more was
     #: chosen.
     learned_noise: float | None = None
-    #: Some of all rows, at which the relevance of the inputs is measured.
-    places: Places | None = None
     gaps: Gaps | None = None  # what missing entries may be; None where there can be none
 
     @property
@@ -152,7 +151,7 @@ class State(PickledByFields):
             memory=self.memory.faded(share),
             summary=self.summary.faded(share),
             kept_rows=self.kept_rows and (self.kept_rows[0], self.kept_rows[1].faded(share)),
-            places=self.places and self.places.faded(share),
+            places=self.places.faded(share),
         )
 
     @property

@@ -21,6 +21,7 @@ from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory, Statistics, remember
 from skvbgp.sgpr._noise import Blocks, Diagonal, HyperPrior, Model, White
 from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._quadrature import ClosedForm
 from skvbgp.sgpr._state import State
 from tests.derivatives import assert_slopes, numerical_gradient
@@ -158,6 +159,7 @@ def state_of(problem):
         draw_rule=ClosedForm(),
         seed=0,
         n_seen=len(problem.data),
+        places=Places.none(problem.data.X.shape[1]),
     )
 
 

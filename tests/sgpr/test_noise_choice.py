@@ -15,6 +15,7 @@ from skvbgp.sgpr._bound import Shared
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import remember
 from skvbgp.sgpr._noise_choice import choose_again, choose_noise_variance
+from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._quadrature import ClosedForm
 from skvbgp.sgpr._state import State
 from tests.oracles import sgpr as oracles
@@ -36,6 +37,7 @@ def state_of(problem, memory=None, *, found=True):
         draw_rule=ClosedForm(),
         seed=0,
         n_seen=len(problem.data),
+        places=Places.none(problem.data.X.shape[1]),
     )
 
 
