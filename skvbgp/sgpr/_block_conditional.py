@@ -62,8 +62,15 @@ class BlockConditional:
         self.Lambda = [p.draw_Lambda(e[:-1]) for e in draws]  # S of (d,)
         self._sigma_f = [p.draw_sigma_f(e[-1]) for e in draws]
 
-    def factors(self, block: Rows) -> BlockFactors:
-        """Factors of a block of scaled data."""
+    def factors(self, k: int, block: Rows) -> BlockFactors:
+        """Those of block k, made only if they are not known from a call before."""
+        known = self._cache.get(k)
+        if known is None:
+            known = self._factorise(block)
+            self._cache.put(k, known)
+        return known
+
+    def _factorise(self, block: Rows) -> BlockFactors:
         C = self.noise_covariance(block)
         rotated = [block.X * lam for lam in self.Lambda]
         A = [self._prior.whiten(x) for x in rotated]
@@ -78,14 +85,6 @@ class BlockConditional:
         """C_BB of scaled data, as far as they count, (n, n)."""
         return self._model.noise_of(self._noise, block).covariance
 
-    def recall_factors(self, k: int, block: Rows) -> BlockFactors:
-        """The factors of block k, made only if they are not known from a call before."""
-        factors = self._cache.get(k)
-        if factors is None:
-            factors = self.factors(block)
-            self._cache.put(k, factors)
-        return factors
-
     def marginal_moments(
         self, include_noise: bool, X: Array, k: int, block: Rows
     ) -> tuple[Array, Array]:
@@ -94,16 +93,13 @@ class BlockConditional:
 
     def components(self, include_noise: bool, X: Array, k: int, block: Rows) -> tuple[Array, Array]:
         """The same given each draw of theta, (n, S)."""
-        factors = self.recall_factors(k, block)
-        means, variances, _ = self.moments(
-            X, block, factors, include_noise=include_noise, full=False
-        )
+        means, variances, _ = self.moments(X, k, block, include_noise=include_noise, full=False)
         return means.T, np.maximum(variances, 0.0).T
 
     def moments(
-        self, X: Array, block: Rows, factors: BlockFactors, *, include_noise: bool, full: bool
+        self, X: Array, k: int, block: Rows, *, include_noise: bool, full: bool
     ) -> tuple[Array, Array, list[Array]]:
-        """Moments of scaled rows X of the block, given each draw of theta.
+        """Moments of scaled rows X of block k, given each draw of theta.
 
         Means and variances (S, n), and of each draw b (n, m): what correlates the rows with those
         of other blocks. With ``full``, the covariance (n, n), averaged over draws, takes the place
@@ -120,7 +116,7 @@ class BlockConditional:
         means, variances, coefficients = [], [], []
         total = 0.0
         for lam, sigma_f, x_block, A_block, inverse in zip(
-            self.Lambda, self._sigma_f, *factors, strict=True
+            self.Lambda, self._sigma_f, *self.factors(k, block), strict=True
         ):
             x, second = X * lam, sigma_f**2
             K_Z, K_block = unit_se(x, self._prior.Z), unit_se(x, x_block)
@@ -142,7 +138,7 @@ class BlockConditional:
         """Moments of the derivatives of f at scaled rows X of block k, each (n, S, d)."""
         parts = []
         for lam, sigma_f, x_block, A_block, inverse in zip(
-            self.Lambda, self._sigma_f, *self.recall_factors(k, block), strict=True
+            self.Lambda, self._sigma_f, *self.factors(k, block), strict=True
         ):
             K_Z, K_block = (
                 np.concatenate(list(se_slopes(X * lam, places)))  # (d n, ...)
@@ -174,13 +170,13 @@ class BlockConditional:
         return A, cross, H, sigma_f * (A - H @ A_block)
 
     def correct(
-        self, i: int, prior: PriorPaths, u: Array, noise: Array, block: Rows, factors: BlockFactors
+        self, i: int, prior: PriorPaths, u: Array, noise: Array, k: int, block: Rows
     ) -> Paths:
-        """Functions s from the posterior, at rows of a block, by draw i of theta.
+        """Functions s from the posterior, at rows of block k, by draw i of theta.
 
         ``prior`` has s functions g0, and u (m, s) and the rows' noise (n, s) are draws as well.
         """
-        sigma_f = self._sigma_f[i]
+        sigma_f, factors = self._sigma_f[i], self.factors(k, block)
         v = u - self._prior.L_inv @ prior(self._prior.Z)
         rest = block.y[:, None] - sigma_f * prior(factors.rotated[i]) - noise
         corrections = self._find_corrections(i, v, rest, factors)
@@ -188,7 +184,7 @@ class BlockConditional:
 
     def mean_slopes(self, X: Array, k: int, block: Rows) -> tuple[Array]:
         """Derivatives of the mean of f at scaled rows X of block k, (n, S, d)."""
-        factors, parts = self.recall_factors(k, block), []
+        factors, parts = self.factors(k, block), []
         for i, (lam, sigma_f) in enumerate(zip(self.Lambda, self._sigma_f, strict=True)):
             places, corrections = self._find_corrections(i, self.q.mean, block.y, factors)
             slopes = [dK @ corrections for dK in se_slopes(X * lam, places)]
@@ -209,15 +205,16 @@ class BlockConditional:
         at_Z = L_inv.T @ (v - sigma_f * (A.T @ w))
         return np.concatenate([self._prior.Z, x]), np.concatenate([at_Z, sigma_f * w])
 
-    def leave_out(self, block: Rows, factors: BlockFactors) -> tuple[Array, Array, Array]:
-        """Observations at a block's rows, each given the others of it and each draw of theta.
+    def leave_out(self, k: int, block: Rows) -> tuple[Array, Array, Array]:
+        """Observations at the rows of block k, each given the others of it and each draw of theta.
 
         Their means are offset + b' u: offsets (n, S), variances given u (n, S), and b (n, S, m).
         """
         own = self._noise.marginal_variance(self._model.coordinates.original(block.X))
         more = own - np.diagonal(self.noise_covariance(block))  # than the copies of a row have
         offsets, variances, coefficients = [], [], []
-        for sigma_f, A, inverse in zip(self._sigma_f, factors.A, factors.inverse, strict=True):
+        _, whitened, inverses = self.factors(k, block)
+        for sigma_f, A, inverse in zip(self._sigma_f, whitened, inverses, strict=True):
             variance = 1.0 / np.diagonal(inverse)
             H = variance[:, None] * inverse
             offsets.append(block.y - H @ block.y)

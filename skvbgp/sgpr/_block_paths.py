@@ -63,14 +63,14 @@ class BlockFunctions:
         return known.paths
 
     def _condition(self, conditional: BlockConditional, k: int, block: Rows) -> list[Paths]:
-        rng, factors = np.random.default_rng((self.seed, k)), conditional.recall_factors(k, block)
+        rng = np.random.default_rng((self.seed, k))
         root = cholesky(conditional.noise_covariance(block), "noise covariance of a block")
         paths = []
         for members, i, u, features in self.sets:
             weights = rng.standard_normal((2 * FREQUENCIES, len(members)))
             noise = root @ rng.standard_normal((len(root), len(members)))
             prior = PriorPaths(features, weights)
-            paths.append(conditional.correct(i, prior, u, noise, block, factors))
+            paths.append(conditional.correct(i, prior, u, noise, k, block))
         return paths
 
 

@@ -112,10 +112,8 @@ class BlockPosterior:
         coefficients = np.empty((n_samples, n, len(root_S)))
         covariance = np.zeros((n, n))
         for k, rows in cut_by_block(labels, n):
-            block = self._rows(k)
-            factors = self._conditional.recall_factors(k, block)
             means[:, rows], within, coefficients[:, rows] = self._conditional.moments(
-                X[rows], block, factors, include_noise=include_noise, full=True
+                X[rows], k, self._rows(k), include_noise=include_noise, full=True
             )
             covariance[np.ix_(rows, rows)] = within
         own = labels[:, None] == labels
@@ -140,8 +138,7 @@ class BlockPosterior:
     def _leave_out_of(self, k: int) -> tuple[Array, Array]:
         """Scaled moments of each row of block k."""
         block = self._rows(k)
-        factors = self._conditional.recall_factors(k, block)
-        offset, variance, b = self._conditional.leave_out(block, factors)
+        offset, variance, b = self._conditional.leave_out(k, block)
         mean, more = self._known.without(block).project(b)
         mean += offset
         variance += more

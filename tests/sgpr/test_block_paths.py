@@ -70,7 +70,7 @@ def test_draws_are_the_literal_correction(problem, Xs, rng, group):
     L = np.linalg.cholesky(oracles.sigma_zz(problem.Z, JITTER))
     for i, e in enumerate(draws):
         lam, sigma_f = nu + np.sqrt(xi) * e[:-1], alpha + np.sqrt(beta) * e[-1]
-        found = local.correct(i, prior, u, noise, block, local.factors(block))(Xs)
+        found = local.correct(i, prior, u, noise, 0, block)(Xs)
         g0 = prior(np.vstack([Xs * lam, block.X * lam, problem.Z]))
         for s in range(5):
             data = (block.X, block.y, problem.Z, L @ u[:, s], lam, sigma_f, C)
@@ -85,13 +85,12 @@ def test_slopes_are_the_limit_of_differences(problem, Xs, rng):
     means, variances = local.slope_moments(Xs, 0, block)
     for k, e in enumerate(draws):
         one = conditional(problem, e[None])
-        factors = one.factors(block)
         for i, x in enumerate(Xs):
             for j in range(2):
                 ends = np.array([x, x])
                 ends[:, j] += [h, -h]
                 options = {"include_noise": False, "full": True}
-                (mean,), covariance, _ = one.moments(ends, block, factors, **options)
+                (mean,), covariance, _ = one.moments(ends, 0, block, **options)
                 weights = np.array([0.5, -0.5]) / h
                 assert_allclose(means[i, k, j], mean @ weights, rtol=1e-4, atol=1e-6)
                 variance = weights @ covariance @ weights
