@@ -80,7 +80,8 @@ class DensePsi:
         self._weights = C_inv[self._rows, self._columns] * np.where(on_diagonal, 0.5, 1.0)
         self._x, self._x_prime = X[self._rows], X[self._columns]  # (R, d)
         self._n = n
-        self._c0, self._c = _coefficients(self._x, self._x_prime, nu, xi)
+        self._c0, c = _coefficients(self._x, self._x_prime, nu, xi)
+        self._c = c.reshape(len(c), -1)  # (R, 5 d), in the order of the features
         self._features = _features(Z)  # (5 d, m^2)
         self._kept: list[tuple[slice, Array]] | None = None
         if len(self._rows) * m**2 <= _TILE:
@@ -91,11 +92,9 @@ class DensePsi:
         self.value = half.reshape(m, m) + half.reshape(m, m).T
 
     def _compute_tiles(self) -> Iterator[tuple[slice, Array]]:
-        R = len(self._rows)
         height = max(1, _TILE // self._features.shape[1])
-        c = self._c.reshape(R, -1)  # (R, 5 d), in the order of the features
-        for rows in cut(R, height):
-            T = c[rows] @ self._features  # (rows, m^2)
+        for rows in cut(len(self._rows), height):
+            T = self._c[rows] @ self._features  # (rows, m^2)
             T += self._c0[rows, None]
             yield rows, np.exp(T, out=T)
 
@@ -106,27 +105,27 @@ class DensePsi:
         """Gradients of ``sum(dPsi * value)`` for a symmetric ``dPsi`` of shape (m, m)."""
         d_pair = 2.0 * dPsi.ravel()
         d_weights = np.empty(len(self._rows))
-        c = self._c.reshape(len(self._rows), -1)
-        dc = np.empty_like(c)
+        dc = np.empty_like(self._c)
         d_features = np.zeros_like(self._features)
         for rows, T in self._tiles():
             W = T * d_pair  # (rows, m^2)
             d_weights[rows] = W.sum(axis=1)
             weighted = self._weights[rows, None]
             dc[rows] = (W @ self._features.T) * weighted
-            d_features += (c[rows] * weighted).T @ W
+            d_features += (self._c[rows] * weighted).T @ W
         d_nu, d_xi = _coefficients_vjp(
             self._x,
             self._x_prime,
             self._nu,
             self._xi,
-            self._c,
+            self._c.reshape(len(dc), 5, -1),
             d_weights * self._weights,
-            dc.reshape(self._c.shape),
+            dc.reshape(len(dc), 5, -1),
         )
-        return PsiGradients(
-            _features_vjp(self._Z, d_features), d_nu, d_xi, self._weights_vjp(d_weights)
-        )
+        dC_inv = np.zeros((self._n, self._n))
+        dC_inv[self._rows, self._columns] = 0.5 * d_weights
+        dC_inv = np.triu(dC_inv) + np.triu(dC_inv, 1).T
+        return PsiGradients(_features_vjp(self._Z, d_features), d_nu, d_xi, dC_inv)
 
     def matrices(self, H: Array) -> Array:
         """E_q(Lambda)[K' h h' K] for each row h of H (k, n), (k, m, m)."""
@@ -139,11 +138,6 @@ class DensePsi:
                 half[some] += (weights * H[some][:, a] * H[some][:, b]) @ T
         matrices = half.reshape(-1, m, m)
         return matrices + matrices.mT
-
-    def _weights_vjp(self, d_weights: Array) -> Array:
-        dC_inv = np.zeros((self._n, self._n))
-        dC_inv[self._rows, self._columns] = 0.5 * d_weights
-        return np.triu(dC_inv) + np.triu(dC_inv, 1).T
 
 
 def _coefficients(x: Array, x_prime: Array, nu: Array, xi: Array) -> tuple[Array, Array]:
