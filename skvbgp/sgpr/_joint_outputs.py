@@ -39,7 +39,7 @@ class SparseJointLearner(StackingLearner):
         owners, structure = add_inputs(single.owners, t), single.structure
         places = single.inducing_inputs
         if isinstance(structure, Diagonal):
-            if structure.kernel is not None and not structure.is_auto:
+            if not structure.is_open:
                 raise ValueError(
                     'noise_kernel: with output_covariance="learned", rows say which output they '
                     "are of in more columns than X has, which a kernel of X does not know."

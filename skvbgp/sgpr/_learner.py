@@ -170,7 +170,8 @@ class SparseLearner(Settings):
             first, conclude, lambda end: self._solve(first, data, rng, follows, end), watch
         )
         rivals = [first.parameters] if follows and bound > learned.lower_bound else []
-        contains_white = self.structure.is_open and not state.model.structure.found
+        structure = state.model.structure
+        contains_white = structure.correlated and self.structure.is_open and not structure.found
         may_improve = contains_white and improves and not watch.stopped
         if may_improve and self._is_collapsed(len(data)):
             rule = self._rule_of_fit(replace(data, blocks=None), state.parameters, state.seed)

@@ -107,7 +107,7 @@ class Structure:
 
     correlated = False  # whether the rows are divided into blocks whose noise is correlated
     explained = False  # whether it is what inducing inputs leave open of a process
-    is_open = False  # whether the user gives no kernel of correlated noise
+    is_open = False  # whether the user gives no kernel, where there is one
     is_searched = False  # whether the process' kernel is left to a search, once rows are known
     found = False  # whether a search has found the process' kernel
     #: Inputs that have missing entries in training rows, whose slopes are parameters.
@@ -186,12 +186,15 @@ class Diagonal(Structure):
         return own_hyperparameters(self.kernel, self.owners) if self.owners else ()
 
     @property
-    def is_auto(self) -> bool:
-        """Whether the kernel is left to a search."""
+    def is_open(self) -> bool:  # type: ignore[override]
+        return self.kernel is None or self._is_auto
+
+    @property
+    def _is_auto(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "auto"
 
     def start(self, scale: Array, noise_variance: float, factor: float) -> Structure:
-        if self.kernel is None or self.is_auto:  # until a search has found another one
+        if self.is_open:  # until a search has found another one
             own = len(scale) - self.n_outputs
             length_scale = scale * np.sqrt(count_inputs(len(scale), self.owners) - self.n_outputs)
             bounds = np.outer(scale, [1e-3, 1e4])
@@ -233,11 +236,7 @@ class Blocks(Diagonal):
 
     @property
     def is_searched(self) -> bool:  # type: ignore[override]
-        return self.is_auto
-
-    @property
-    def is_open(self) -> bool:  # type: ignore[override]
-        return self.kernel is None or self.is_searched
+        return self._is_auto
 
 
 class GroupNoise(NamedTuple):
