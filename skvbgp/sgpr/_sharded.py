@@ -120,16 +120,14 @@ class ShardedEvaluation(Evaluation):
 
     def _sum(self, q: WhitenedGaussian | None) -> Callable[[], list[DataGradients]]:
         """Keep the sums over the rows; what is returned waits for the gradients at q."""
-        weights = None if q is None else self._pack_weights(q)
+        weights = None
+        if q is not None:  # the triangle of V: what is sent counts as much as what is computed
+            v, V = self._weights(q)
+            weights = v, pack_lower(V)
         begun = self._batch.begin(self._shared, weights, self._draws)
         psi, information = (sum(parts) for parts in zip(*begun.first, strict=True))
         self._keep(unpack_symmetric(psi), information)
         return begun.resume
-
-    def _pack_weights(self, q: WhitenedGaussian) -> tuple[Array, Array]:
-        """v, and the triangle of V: what is sent counts as much as what is computed."""
-        v, V = self._weights(q)
-        return v, pack_lower(V)
 
 
 def scale_block(coordinates: Coordinates, target: Target, block: Block) -> Rows:

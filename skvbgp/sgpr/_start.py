@@ -115,17 +115,14 @@ def start_cold(
     if settings.hyperparameter_variance is not None:
         xi = settings.hyperparameter_variance * coordinates.scale**2
         beta = settings.hyperparameter_variance / target.unit**2
-    prior = (
-        as_vector(settings.prior_mean, d + 1, "prior_mean", positive=False),
-        prior_variance,
-    )
-    default = 0.0, _PRIOR_VARIANCE  # of what tells outputs apart
-    hyperprior = HyperPrior(
-        *(
-            np.concatenate([spread_inputs(p[:-1], owners[:own]), np.full(t, one), p[-1:]])
-            for p, one in zip(prior, default, strict=True)
-        )
-    )
+    prior_mean = as_vector(settings.prior_mean, d + 1, "prior_mean", positive=False)
+
+    def spread(values: Array, of_outputs: float) -> Array:
+        """Values of inputs and of the signal (d + 1,) by column, with those of outputs."""
+        by_column = spread_inputs(values[:-1], owners[:own])
+        return np.concatenate([by_column, np.full(t, of_outputs), values[-1:]])
+
+    hyperprior = HyperPrior(spread(prior_mean, 0.0), spread(prior_variance, _PRIOR_VARIANCE))
     structure = settings.structure.start(coordinates.scale, noise_variance, factor)
     variance = np.full(t, noise_variance) if t else noise_variance
     parameters = Parameters(nu, xi, alpha, beta, variance, structure.theta, U, owners)
