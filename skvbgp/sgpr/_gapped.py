@@ -14,7 +14,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp.base import SLOPE, SLOPE_LIMITS, SLOPE_SPREAD
 from skvbgp.kernels._pairs import Pairs
-from skvbgp.sgpr._noise import Mask, Model, Noise, NoiseGradients, Pull, Structure, Variance
+from skvbgp.sgpr._noise import Model, Noise, NoiseGradients, Pull, Structure, Variance
 from skvbgp.sgpr._parameters import Parameters
 
 
@@ -87,26 +87,21 @@ class GappedNoise(Noise):
     def far_variance(self, X: Array) -> Array:
         return self._whole.far_variance(X)
 
-    def gap_variance(self, gaps: Array) -> Array:
-        """What the noise of rows has more, (n,)."""
-        return np.asarray(gaps @ self.slopes)
-
     def evaluate(
-        self, X: Array, unknown: Mask | None = None, pairs: Pairs | None = None
+        self, X: Array, gaps: Array | None = None, pairs: Pairs | None = None
     ) -> tuple[Array, Pull]:
-        C, pull = self._whole.evaluate(X, unknown, pairs)
-        return C, lambda dC: self._with_slopes(pull(dC), np.zeros(len(self.slopes)))
+        C, pull = self._whole.evaluate(X, gaps, pairs)
+        missing = np.zeros((len(X), len(self.slopes))) if gaps is None else gaps
+
+        def pull_back(dC: Array) -> NoiseGradients:
+            return self._with_slopes(pull(dC), self.slopes * (dC @ missing))
+
+        return C + missing @ self.slopes, pull_back
 
     def complete(self, gradients: NoiseGradients) -> NoiseGradients:
         n = len(gradients.theta) - len(self.slopes)
         whole = self._whole.complete(gradients._replace(theta=gradients.theta[:n]))
         return self._with_slopes(whole, gradients.theta[n:])
-
-    def add_gap_gradient(self, gradients: NoiseGradients, dC: Array, gaps: Array) -> NoiseGradients:
-        """The gradients, with that of ``sum(dC * gap_variance(gaps))``."""
-        theta = gradients.theta.copy()
-        theta[len(theta) - len(self.slopes) :] += self.slopes * (dC @ gaps)
-        return gradients._replace(theta=theta)
 
     @staticmethod
     def _with_slopes(gradients: NoiseGradients, slopes: Array) -> NoiseGradients:

@@ -17,7 +17,6 @@ from operator import add
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skvbgp._core.copies import Copies, own_gradient
 from skvbgp._core.gaussian import InducingOutputs, kl_terms
@@ -48,7 +47,6 @@ class NoiseGradients(NamedTuple):
 
 #: Gradients of ``sum(dC * C)`` from dC.
 Pull = Callable[[Array], NoiseGradients]
-Mask = NDArray[np.bool_]
 #: sigma_n^2 of all rows or, where the last t columns of X say which output a row is of, of each.
 Variance = float | Array
 
@@ -92,12 +90,13 @@ class Noise(Protocol):
         return self.marginal_variance(X)
 
     def evaluate(
-        self, X: Array, unknown: Mask | None = None, pairs: Pairs | None = None
+        self, X: Array, gaps: Array | None = None, pairs: Pairs | None = None
     ) -> tuple[Array, Pull]:
         """`covariance` and `vjp` of the same rows.
 
-        ``unknown`` (n,) says of which of them, that are independent, X does not tell the place.
-        With their ``pairs``, what is above the diagonal of the covariance may be missing.
+        With ``gaps``, variances (n, g) of missing entries, X does not tell the places of some,
+        whose noise is independent. With their ``pairs``, what is above the diagonal of the
+        covariance may be missing.
         """
         return self.covariance(X), partial(self.vjp, X)
 
@@ -251,10 +250,6 @@ class GroupNoise(NamedTuple):
     vjp: Pull  # with the gradients of -1/2 times the log determinant of the copies
 
 
-def _pull_with_gaps(noise: Any, pull: Pull, gaps: Array) -> Pull:
-    return lambda dC: noise.add_gap_gradient(pull(dC), dC, gaps)
-
-
 def _pull_with_weights(pull: Pull, own: Array | float, weight: Array) -> Pull:
     def pull_back(dC: Array) -> NoiseGradients:
         if dC.ndim == 1:
@@ -310,12 +305,12 @@ class ResidualNoise(Noise):
         return np.asarray(self._kernel.diag(X) + spread_variance(self.noise_variance, X))
 
     def evaluate(
-        self, X: Array, unknown: Mask | None = None, pairs: Pairs | None = None
+        self, X: Array, gaps: Array | None = None, pairs: Pairs | None = None
     ) -> tuple[Array, Pull]:
         Kxu = self._kernel(X, self._prior.Z)
         A = tril_times(self._prior.L_inv, Kxu.T).T  # whitened
-        if unknown is not None:
-            A[unknown] = 0.0  # inducing inputs explain nothing of them
+        if gaps is not None:
+            A[gaps.any(axis=1)] = 0.0  # inducing inputs explain nothing of them
         if not self._correlated:
             return self._add_noise(X, A), partial(self._pull_variances, X, Kxu, A)
         K, pull_own = (
@@ -412,13 +407,10 @@ class Model:
         U = self.coordinates.original(parameters.U)
         return self.structure.noise(parameters.noise_variance, parameters.noise_theta, U)
 
-    def noise_of(self, noise: Any, rows: Rows) -> GroupNoise:
+    def noise_of(self, noise: Noise, rows: Rows) -> GroupNoise:
         """The noise of one group."""
-        w, gaps = rows.weight, rows.gaps
-        unknown = None if gaps is None else gaps.any(axis=1)
-        C, pull = noise.evaluate(self.coordinates.original(rows.X), unknown, rows.pairs)
-        if gaps is not None:
-            C, pull = C + noise.gap_variance(gaps), _pull_with_gaps(noise, pull, gaps)
+        w = rows.weight
+        C, pull = noise.evaluate(self.coordinates.original(rows.X), rows.gaps, rows.pairs)
         if w is None and rows.variance is None:
             return GroupNoise(C, Copies(), pull)
         own = rows.add_known(C if C.ndim == 1 else noise.noise_variance)
