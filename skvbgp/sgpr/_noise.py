@@ -312,13 +312,14 @@ class ResidualNoise(Noise):
         if gaps is not None:
             A[gaps.any(axis=1)] = 0.0  # inducing inputs explain nothing of them
         if not self._correlated:
-            return self._add_noise(X, A), partial(self._pull_variances, X, Kxu, A)
+            C = self._add_noise(X, A)
+            return C, partial(self._pull, X, Kxu, A, lambda dC: self._kernel.vjp_diag(X, dC)[0])
         K, pull_own = (
             evaluate_once(self._kernel, X) if pairs is None else pairs.evaluate(self._kernel)
         )
         C = K - A @ A.T
         C.flat[:: len(C) + 1] += self.noise_variance
-        return C, partial(self._pull_block, X, Kxu, A, pull_own)
+        return C, partial(self._pull, X, Kxu, A, pull_own)
 
     def marginal_variance(self, X: Array) -> Array:
         return self._add_noise(X, self._prior.whiten(X))
@@ -340,40 +341,22 @@ class ResidualNoise(Noise):
         own = spread_variance(self.noise_variance, X)
         return np.asarray(np.maximum(residual, 0.0) + own)
 
-    def _pull_variances(self, X: Array, Kxu: Array, A: Array, dC: Array) -> NoiseGradients:
-        B = self._regress(A)
-        weighted = dC[:, None] * B
-        d_theta, _ = self._kernel.vjp_diag(X, dC)
-        dKuu = B.T @ weighted
-        d_variance = gather_slopes(self.noise_variance, X, dC)
-        return self._pull_cross(X, Kxu, weighted, d_variance, d_theta, dKuu)
-
-    def _pull_block(
+    def _pull(
         self, X: Array, Kxu: Array, A: Array, pull_own: Callable[[Array], Array], dC: Array
     ) -> NoiseGradients:
-        B = self._regress(A)
-        weighted = dC @ B
-        dKuu = symmetric_product(B.T, weighted.T)
-        return self._pull_cross(X, Kxu, weighted, float(np.trace(dC)), pull_own(dC), dKuu)
-
-    def _regress(self, A: Array) -> Array:
-        """k(X, U) k(U, U)^-1 of rows, (n, m), given them whitened."""
-        return triu_times(self._prior.L_inv, A.T).T
-
-    def _pull_cross(
-        self,
-        X: Array,
-        Kxu: Array,
-        weighted: Array,
-        d_variance: Variance,
-        d_theta: Array,
-        dKuu: Array,
-    ) -> NoiseGradients:
-        """All gradients: those of what rows have of their own, and of -2 ``weighted`` in Kxu."""
+        """All gradients; ``pull_own`` makes those in theta through k^eps(X, X)."""
+        B = triu_times(self._prior.L_inv, A.T).T  # k(X, U) k(U, U)^-1, (n, m)
+        if self._correlated:
+            own, weighted = np.diagonal(dC), dC @ B
+            dKuu = symmetric_product(B.T, weighted.T)
+        else:
+            own, weighted = dC, dC[:, None] * B
+            dKuu = B.T @ weighted
+        d_variance = gather_slopes(self.noise_variance, X, own)
         weighted *= -2.0
-        d_cross, _, dU = self._kernel.vjp(X, self._prior.Z, Kxu, weighted)
+        d_theta, _, dU = self._kernel.vjp(X, self._prior.Z, Kxu, weighted)
         assert dU is not None
-        return NoiseGradients(d_variance, d_theta + d_cross, dU, dKuu)
+        return NoiseGradients(d_variance, pull_own(dC) + d_theta, dU, dKuu)
 
 
 @dataclass(frozen=True)
