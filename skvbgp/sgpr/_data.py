@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -94,9 +95,8 @@ class Data:
     def segments(self, n_segments: int) -> list[list[RowIndex]]:
         """The groups, divided into at most ``n_segments`` lists of about equal length."""
         groups = self.groups()
-        ends = np.arange(1, n_segments + 1) * len(groups) // n_segments
-        lists = [groups[a:b] for a, b in zip(np.append(0, ends[:-1]), ends, strict=True)]
-        return [part for part in lists if part]
+        ends = np.arange(n_segments + 1) * len(groups) // n_segments
+        return [groups[a:b] for a, b in pairwise(ends) if a < b]
 
     def n_batches(self, batch_size: int) -> int:
         """Mini-batches of about ``batch_size`` rows in one pass."""
