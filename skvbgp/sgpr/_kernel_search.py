@@ -160,10 +160,9 @@ def judge(kernel: Kernel, noise_variance: float, judges: list[Judges]) -> Scores
 
     def measure(X: Array, rows: Rows, out: NDArray[np.bool_]) -> tuple[Array, Array]:
         """Log densities (s, h), and how often these rows count (h,)."""
-        K, weight = kernel(X), rows.counts
-        own = [rows.add_known(noise) for noise in noises]
-        each = [leave_one_out(K, noise, weight, rows.y)[out] for noise in own]
-        return np.array(each), weight[out]
+        weight = rows.counts
+        each = scan_left_out(kernel(X), noises, weight, rows.y, rows.variance)
+        return each[:, out], weight[out]
 
     log_densities, weights = zip(*thread_map(measure, judges), strict=True)
     each, weight = np.concatenate(log_densities, axis=1), np.concatenate(weights)
@@ -183,11 +182,16 @@ def leave_one_out(K: Array, noise_variance: float | Array, weight: Array, y: Arr
     return log_normal(error, variance)
 
 
-def scan_left_out(K: Array, noises: Array, weight: Array, y: Array) -> Array:
-    """`leave_one_out` at many variances of the noise, (s, n), by one decomposition.
+def scan_left_out(
+    K: Array, noises: Array, weight: Array, y: Array, known: Array | None = None
+) -> Array:
+    """`leave_one_out` at many variances of the noise, (s, n), besides those that are ``known``.
 
-    With W the weights, (K + t W^-1)^-1 = W^1/2 (W^1/2 K W^1/2 + t I)^-1 W^1/2.
+    Without these, by one decomposition: with W the weights,
+    (K + t W^-1)^-1 = W^1/2 (W^1/2 K W^1/2 + t I)^-1 W^1/2.
     """
+    if known is not None:
+        return np.array([leave_one_out(K, noise + known, weight, y) for noise in noises])
     root = np.sqrt(weight)
     eigenvalues, V = np.linalg.eigh(root[:, None] * K * root)
     inverse = 1.0 / (np.maximum(eigenvalues, 0.0) + noises[:, None])  # (s, n)

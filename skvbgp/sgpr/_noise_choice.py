@@ -16,11 +16,12 @@ from skvbgp._core.copies import find_equal
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
+from skvbgp.base import pick
 from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._bound import Evaluation
 from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._kernel_search import leave_one_out, scan_left_out
+from skvbgp.sgpr._kernel_search import scan_left_out
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import CommonDraws, FixedRule
 from skvbgp.sgpr._state import State
@@ -42,15 +43,11 @@ class Held(NamedTuple):
     K: Array  # (n, n) their covariance, but for noise that is independent
     y: Array  # (n,) less their mean
     weight: Array  # (n,)
-    rows: Rows
+    variance: Array | None  # (n,) what is known of their noise
 
     def score(self, noises: Array) -> Array:
         """Sums of log densities at variances (s,) of the noise."""
-        if self.rows.variance is None:
-            each = scan_left_out(self.K, noises, self.weight, self.y)
-        else:
-            own = [self.rows.add_known(noise) for noise in noises]
-            each = np.array([leave_one_out(self.K, one, self.weight, self.y) for one in own])
+        each = scan_left_out(self.K, noises, self.weight, self.y, self.variance)
         return np.asarray(each @ self.weight)
 
 
@@ -148,4 +145,4 @@ def _merge(K: Array, y: Array, rows: Rows) -> Held:
     columns = [rows.y] if rows.variance is None else [rows.y, rows.variance]
     first, owner = find_equal(rows.X, *columns)
     weight = np.bincount(owner, rows.weight).astype(float)
-    return Held(K[np.ix_(first, first)], y[first], weight, rows.take(first))
+    return Held(K[np.ix_(first, first)], y[first], weight, pick(rows.variance, first))
