@@ -166,8 +166,8 @@ class ExactPosterior(GlobalPosterior):
 class SparseLatent:
     """Moments of f* for models whose test rows are independent of the data given s.
 
-    The rule is how the expectation over Lambda is taken. Draws (S, d) of it are for the
-    correlations of rows, which have no closed form here, and where rounding leaves nothing of it.
+    The rule is how the expectation over Lambda is taken. With closed forms there are draws (S, d)
+    for the correlations of rows, which have none here, and where rounding leaves nothing of them.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class SparseLatent:
         draws: Array,
     ) -> None:
         self._parameters, self._prior, self._q, self.rule = parameters, prior, q, rule
-        self._draws = draws
+        self._draws = rule.draws if isinstance(rule, CommonDraws) else draws
 
     @classmethod
     def of(cls, state: State, rule: FixedRule) -> SparseLatent:
@@ -200,7 +200,7 @@ class SparseLatent:
         """Mean and variance of f at scaled rows X, each (n,)."""
         p = self._parameters
         if not self._has_closed_form:
-            return self._average(X, self._points)
+            return self._average(X)
         arguments = (*rotate(X, p.nu, p.xi), self._prior.Z)
         mean, second = self.mean(X), SecondMoment(*arguments, n_kept=0).quadratic_forms(self._V)
         variance = p.second_moment * (1.0 + second) - mean**2
@@ -215,18 +215,18 @@ class SparseLatent:
 
     def _unit_means(self, X: Array) -> Array:
         """That given each draw of Lambda, (S, n), where sigma_f is one."""
-        rotated = (X * self._parameters.draw_Lambda(e) for e in self._points)
+        rotated = (X * self._parameters.draw_Lambda(e) for e in self._draws)
         return np.array([unit_se(x, self._prior.Z) @ self._v for x in rotated])
 
-    def _average(self, X: Array, draws: Array) -> tuple[Array, Array]:
+    def _average(self, X: Array) -> tuple[Array, Array]:
         """The moments over draws of Lambda, from terms none of which is a difference of large ones.
 
         Those of L^-T E[u u'] L^-1, which closed forms take, are as large as the covariance of s is
         ill-conditioned.
         """
-        p, n = self._parameters, len(draws)
+        p, n = self._parameters, len(self._draws)
         means, explained = np.empty((n, len(X))), np.zeros(len(X))
-        for mean, e in zip(means, draws, strict=True):
+        for mean, e in zip(means, self._draws, strict=True):
             K = unit_se(X * p.draw_Lambda(e), self._prior.Z)
             mean[:] = K @ self._v
             explained += np.sum((K @ self._root) ** 2, axis=1) / n
@@ -247,11 +247,6 @@ class SparseLatent:
         rounding = np.finfo(float).eps * float(np.abs(self._V).sum())
         p = self._parameters
         return bool(p.second_moment * rounding <= _ROUNDING_SHARE * np.min(p.noise_variance))
-
-    @property
-    def _points(self) -> Array:
-        """Draws of Lambda that averages are over."""
-        return self.rule.draws if isinstance(self.rule, CommonDraws) else self._draws
 
     @cached_property
     def _root(self) -> Array:
@@ -320,7 +315,7 @@ class SparseLatent:
     def _rotate(self, X: Array) -> Iterator[tuple[Array, Iterator[Array]]]:
         """Each draw of Lambda, with the derivatives of k(Lambda X, Z) in Lambda X."""
         p = self._parameters
-        for e in self._points:
+        for e in self._draws:
             Lambda = p.draw_Lambda(e)
             yield Lambda, se_slopes(X * Lambda, self._prior.Z)
 
@@ -331,9 +326,8 @@ class SparseLatent:
         """
         p, L_inv = self._parameters, self._prior.L_inv
         d = len(p.nu)
-        if isinstance(self.rule, CommonDraws):
-            points = self.rule.draws
-        else:
+        points = self._draws
+        if not isinstance(self.rule, CommonDraws):
             n_points = min(n, max(_LEAST_POINTS, -(-n // SHARING)))
             points = quasi_normal(n_points, d, rng.randint(2**31))
         for i, members in share_points(n, len(points), rng):

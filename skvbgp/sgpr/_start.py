@@ -281,10 +281,8 @@ def start_from_blocks(
 
     def evaluate(start: Parameters, draws: Array) -> tuple[Evaluation, WhitenedGaussian]:
         evaluation = Evaluation(model, start, rows, [draws[:, None, :]] * len(rows))
-        q = WhitenedGaussian.standard(len(start.U)).with_information(
-            weight * evaluation.information, weight * evaluation.shift
-        )
-        return evaluation, q
+        information, shift = weight * evaluation.information, weight * evaluation.shift
+        return evaluation, WhitenedGaussian.of_information(information, shift)
 
     def bound(start: Parameters) -> float:
         evaluation, q = evaluate(start, np.zeros((1, len(start.nu))))
