@@ -110,5 +110,4 @@ class BlockRegressor(FillsGaps, ForgetfulRegressor, _SparseRegressor):
     noise_kernel: Any
 
     def _make_block_learner(self, *, local: bool) -> SparseLearner:
-        structure = Blocks(self.noise_kernel, owners=self._owners)
-        return self._make_learner(structure=structure, local=local, forgetting=1.0)
+        return self._make_learner(structure=Blocks(self.noise_kernel), local=local, forgetting=1.0)

@@ -24,7 +24,6 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.owners import add_inputs
 from skvbgp.base import JointState, StackingLearner, lengthen
 from skvbgp.sgpr._learner import SparseLearner
-from skvbgp.sgpr._noise import Diagonal
 
 
 @dataclass(frozen=True)
@@ -36,19 +35,15 @@ class SparseJointLearner(StackingLearner):
     @cached_property
     def model(self) -> SparseLearner:
         single, t = self.single, self.t
-        owners, structure = add_inputs(single.owners, t), single.structure
-        places = single.inducing_inputs
-        if isinstance(structure, Diagonal):
-            if not structure.is_open:
-                raise ValueError(
-                    'noise_kernel: with output_covariance="learned", rows say which output they '
-                    "are of in more columns than X has, which a kernel of X does not know."
-                )
-            structure = replace(structure, owners=owners, n_outputs=t)
+        structure, places = single.structure, single.inducing_inputs
+        if structure.explained and not structure.is_open:
+            raise ValueError(
+                'noise_kernel: with output_covariance="learned", rows say which output they '
+                "are of in more columns than X has, which a kernel of X does not know."
+            )
         return replace(
             single,
-            structure=structure,
-            owners=owners,
+            owners=add_inputs(single.owners, t),
             inducing_inputs=None if places is None else lengthen(places, t),
             forgetting=single.forgetting ** (1.0 / t),
             n_outputs=t,

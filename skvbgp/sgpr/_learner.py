@@ -137,7 +137,7 @@ class SparseLearner(Settings):
         learned = self._rescue(state, learned, data)
         rule = self._rule_of_predictions(state)
         if self._has_rival and learned.model.structure.found and not state.is_warm:
-            rival = replace(self, structure=Blocks(owners=self.owners))._train(state, data, watch)
+            rival = replace(self, structure=Blocks())._train(state, data, watch)
             learned = choose_for_new_rows(learned, rival, data, rule)
         may_hide = not (self.local or watch.stopped) and self._may_be_white(state, data)
         if not (may_hide and hides_f(learned, data)):

@@ -124,10 +124,13 @@ class Structure:
         """Their limits, (p, 2)."""
         return np.empty((0, 2))
 
-    def start(self, scale: Array, noise_variance: float, factor: float) -> Structure:
-        """The structure to start from, given the spread (d,) of the inputs and sigma_n^2.
+    def start(
+        self, scale: Array, noise_variance: float, factor: float, owners: Owners, n_outputs: int
+    ) -> Structure:
+        """The structure to start from, given the spread (d,) of the columns and sigma_n^2.
 
-        The factor is between a variance that the user gives and one of the scaled target.
+        The factor is between a variance that the user gives and one of the scaled target. The
+        last columns say which of ``n_outputs`` a row is of.
         """
         return self
 
@@ -168,7 +171,6 @@ class Diagonal(Structure):
     kernel: Any = None
     scale: float = 1.0  # factor between the kernel's value and a covariance of the scaled target
     owners: Owners = ()  # by column of the rows: the input that it encodes
-    n_outputs: int = 0  # columns, the last ones, that say which output a row is of
 
     explained = True
 
@@ -192,21 +194,23 @@ class Diagonal(Structure):
     def _is_auto(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "auto"
 
-    def start(self, scale: Array, noise_variance: float, factor: float) -> Structure:
+    def start(
+        self, scale: Array, noise_variance: float, factor: float, owners: Owners, n_outputs: int
+    ) -> Structure:
         if self.is_open:  # until a search has found another one
-            own = len(scale) - self.n_outputs
-            length_scale = scale * np.sqrt(count_inputs(len(scale), self.owners) - self.n_outputs)
+            own = len(scale) - n_outputs
+            length_scale = scale * np.sqrt(count_inputs(len(scale), owners) - n_outputs)
             bounds = np.outer(scale, [1e-3, 1e4])
             length_scale[own:], bounds[own:] = _OTHER_OUTPUT, _OTHER_OUTPUT
             default = Constant(noise_variance) * RBF(length_scale, length_scale_bounds=bounds)
-            return replace(self, kernel=default)
+            return replace(self, kernel=default, owners=owners)
         try:
-            kernel = bind_columns(as_kernel(self.kernel), len(scale), self.owners)
+            kernel = bind_columns(as_kernel(self.kernel), len(scale), owners)
         except (TypeError, ValueError) as error:  # which do not know whose kernel it is
             raise type(error)(f"noise_kernel: {error}") from None
         if np.all(kernel.diag(scale[None, :]) == 1.0):
             kernel = Constant(1.0) * kernel
-        return replace(self, kernel=kernel, scale=factor)
+        return replace(self, kernel=kernel, scale=factor, owners=owners)
 
     def rescale(self, factor: float) -> Structure:
         return replace(self, scale=self.scale * factor)

@@ -323,7 +323,7 @@ class VBFITCRegressor(IndependentRegressor):
         keep(self, locals())
 
     def _learner(self) -> SparseLearner:
-        return self._make_learner(structure=Diagonal(self.noise_kernel, owners=self._owners))
+        return self._make_learner(structure=Diagonal(self.noise_kernel))
 
 
 @documented_like(VBFITCRegressor, without=["output_covariance_", "learns_from_others_"])

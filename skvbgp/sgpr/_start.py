@@ -123,7 +123,7 @@ def start_cold(
         return np.concatenate([by_column, np.full(t, of_outputs), values[-1:]])
 
     hyperprior = HyperPrior(spread(prior_mean, 0.0), spread(prior_variance, _PRIOR_VARIANCE))
-    structure = settings.structure.start(coordinates.scale, noise_variance, factor)
+    structure = settings.structure.start(coordinates.scale, noise_variance, factor, owners, t)
     variance = np.full(t, noise_variance) if t else noise_variance
     parameters = Parameters(nu, xi, alpha, beta, variance, structure.theta, U, owners)
     _check_range(parameters)
