@@ -83,7 +83,8 @@ class Noise(Protocol):
         return self.evaluate(X)[1](dC)
 
     def complete(self, gradients: NoiseGradients) -> NoiseGradients:
-        """The sum over groups, with what the groups share."""
+        """The sum over groups, with what the groups share, if anything."""
+        return gradients
 
     def far_variance(self, X: Array) -> Array:
         """Variance of the noise at places that X does not tell, (n,): it is what it is far away."""
@@ -279,9 +280,6 @@ class WhiteNoise(Noise):
     def vjp(self, X: Array, dC: Array) -> NoiseGradients:
         d_variance = gather_slopes(self.noise_variance, X, dC)
         return NoiseGradients(d_variance, np.empty(0), 0.0, 0.0)
-
-    def complete(self, gradients: NoiseGradients) -> NoiseGradients:
-        return gradients
 
 
 class ResidualNoise(Noise):
