@@ -115,7 +115,7 @@ class DataTerms:
         *,
         whitened: bool = False,
     ) -> None:
-        self._parameters, self._batch = shared.parameters, batch
+        self._parameters = shared.parameters
         make = partial(shared.make_group, whitened=whitened)
         self._pairs = thread_map(make, zip(batch, draws, strict=True))
         self._groups = [group for group, _ in self._pairs]
@@ -128,8 +128,7 @@ class DataTerms:
     @property
     def information(self) -> Array:
         """E[K]' C^-1 y, (m,)."""
-        pairs = zip(self._groups, self._batch, strict=True)
-        return np.asarray(sum(g.information(rows.y) for g, rows in pairs))
+        return np.asarray(sum(g.information(g.y) for g in self._groups))
 
     @property
     def ceiling(self) -> float:
@@ -141,8 +140,8 @@ class DataTerms:
     def value_without_u(self, second: float) -> float:
         """What the data terms are where u says nothing, at a second moment of the signal."""
         total = self.ceiling
-        for group, rows in zip(self._groups, self._batch, strict=True):
-            total -= 0.5 * float(rows.y @ group.precision.solve(rows.y))
+        for group in self._groups:
+            total -= 0.5 * float(group.y @ group.precision.solve(group.y))
             total -= 0.5 * second * group.prior_trace
         return total
 

@@ -166,7 +166,7 @@ class ClosedFormGroup:
     def __init__(
         self, X: Array, y: Array, C: Array, Z: Array, nu: Array, xi: Array, copies: Copies = _NONE
     ) -> None:
-        self._X, self._y, self._Z, self._nu, self._xi = X, y, Z, nu, xi
+        self._X, self.y, self._Z, self._nu, self._xi = X, y, Z, nu, xi
         self.precision = as_precision(C, copies)
         self._omega = omega(X, Z, nu, xi, 1.0)  # (n, m)
         self._statistic = psi_statistic(X, Z, nu, xi, self.precision.matrix)
@@ -180,7 +180,7 @@ class ClosedFormGroup:
 
     def backward(self, v: Array, V: Array, alpha: float, second: float) -> GroupGradients:
         """F and its gradients; ``second`` is alpha^2 + beta."""
-        X, y, Z, nu, xi = self._X, self._y, self._Z, self._nu, self._xi
+        X, y, Z, nu, xi = self._X, self.y, self._Z, self._nu, self._xi
         precision, f = self.precision, self._omega @ v
         d_psi = self._statistic.vjp(V)
         d_omega = omega_vjp(X, Z, nu, xi, 1.0, np.outer(precision.solve(y), v))
@@ -229,7 +229,7 @@ class SampledGroup:
         copies: Copies = _NONE,
         whitening: Array | None = None,
     ) -> None:
-        self._X, self._y, self._Z, self._nu, self._xi, self._draws = X, y, Z, nu, xi, draws
+        self._X, self.y, self._Z, self._nu, self._xi, self._draws = X, y, Z, nu, xi, draws
         self.precision = as_precision(C, copies)
         self._rotated = [X * (nu + np.sqrt(xi) * e) for e in draws]  # S of (n, d)
         self._K = [unit_se(x, Z) for x in self._rotated]  # S of (n, m)
@@ -251,7 +251,7 @@ class SampledGroup:
         return np.reshape(total, (-1, *targets.shape[1:])) / len(self._roots)
 
     def backward(self, v: Array, V: Array, alpha: float, second: float) -> GroupGradients:
-        y, Z, precision = self._y, self._Z, self.precision
+        y, Z, precision = self.y, self._Z, self.precision
         weighted_y = precision.solve(y)
         n_draws, is_block = len(self._draws), precision.matrix.ndim == 2
         d_nu, d_xi = np.zeros_like(self._nu), np.zeros_like(self._xi)
