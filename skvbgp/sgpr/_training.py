@@ -54,8 +54,8 @@ def collapse_bound(model: Model, data: Data, draw_rule: FixedRule) -> Bound:
     evaluate_at = _evaluate_collapsed(model, data, draw_rule)
 
     def bound(parameters: Parameters) -> tuple[float, Parameters]:
-        evaluation, q = evaluate_at(parameters)
-        value, gradient = evaluation.gradient(q)
+        evaluation = evaluate_at(parameters)
+        value, gradient = evaluation.gradient(evaluation.optimal_q)
         _refuse_drowned(value, evaluation)
         return value, gradient
 
@@ -66,28 +66,26 @@ def bound_start(model: Model, data: Data, draw_rule: FixedRule, parameters: Para
     """The value of `collapse_bound` at some parameters, or the error that it raises there."""
     if isinstance(draw_rule, ClosedForm):  # as training takes it: a rounding may decide
         return collapse_bound(model, data, draw_rule)(parameters)[0]
-    evaluation, q = _evaluate_collapsed(model, data, draw_rule)(parameters)
-    value = evaluation.value(q)
+    evaluation = _evaluate_collapsed(model, data, draw_rule)(parameters)
+    value = evaluation.value(evaluation.optimal_q)
     _refuse_drowned(value, evaluation)
     return value
 
 
 def _evaluate_collapsed(
     model: Model, data: Data, draw_rule: FixedRule
-) -> Callable[[Parameters], tuple[Evaluation, WhitenedGaussian]]:
-    """The evaluation of all rows, and the optimal q(u), as a function of the parameters."""
+) -> Callable[[Parameters], Evaluation]:
+    """The evaluation of all rows as a function of the parameters."""
     batch = [data.rows(index) for index in data.groups()]
     if model.structure.correlated:
         batch = [rows.with_pairs(model.coordinates) for rows in batch]
-    draws = draw_rule.common
+    draws, whitened = [draw_rule.common] * len(batch), draw_rule.common is not None
 
-    def evaluate_at(parameters: Parameters) -> tuple[Evaluation, WhitenedGaussian]:
-        whitened = draws is not None
-        evaluation = Evaluation(model, parameters, batch, [draws] * len(batch), whitened=whitened)
-        q = evaluation.optimal_q
+    def evaluate_at(parameters: Parameters) -> Evaluation:
+        evaluation = Evaluation(model, parameters, batch, draws, whitened=whitened)
         if data.blocks is not None:  # f may be where its noise leaves no digits, see `follow_noise`
-            q.refuse_jitter()
-        return evaluation, q
+            evaluation.optimal_q.refuse_jitter()
+        return evaluation
 
     return evaluate_at
 
