@@ -41,9 +41,8 @@ class Statistics(NamedTuple):
         )
 
 
-def sum_statistics(structure: Structure, alphas: Array, blocks: list[Rows]) -> Statistics:
-    """Sums over the rows of some blocks, averaged over the draws ``alphas`` (S, D)."""
-    rows = Rows.joined(blocks)
+def sum_statistics(structure: Structure, alphas: Array, rows: Rows) -> Statistics:
+    """Sums over some rows, averaged over the draws ``alphas`` (S, D)."""
     squared_error, shift = 0.0, np.zeros(structure.size)
     curvatures = [np.zeros((g.stop - g.start,) * 2) for g in structure.groups]
     for alpha in alphas:
@@ -60,9 +59,8 @@ def sum_statistics(structure: Structure, alphas: Array, blocks: list[Rows]) -> S
     return Statistics(squared_error, shift, curvatures).times(1.0 / len(alphas))
 
 
-def sum_shifts(structure: Structure, alphas: Array, blocks: list[Rows]) -> tuple[float, Array]:
+def sum_shifts(structure: Structure, alphas: Array, rows: Rows) -> tuple[float, Array]:
     """|v|^2, an average over the draws, and J' v of each draw, (S, D): sums over rows."""
-    rows = Rows.joined(blocks)
     squared_error, shifts = 0.0, np.empty(alphas.shape)
     for alpha, shift in zip(alphas, shifts, strict=True):
         Phi, s = rows.features(structure.frequencies(alpha)), alpha[structure.weights]
@@ -83,13 +81,12 @@ def expected_squared_error(structure: Structure, alphas: Array, rows: Rows) -> f
 
 
 def expected_own_error(
-    structure: Structure, alphas: Array, blocks: list[Rows], noise_variance: float
+    structure: Structure, alphas: Array, rows: Rows, noise_variance: float
 ) -> float:
     """Average over draws of E[|learned noise|^2 | y, alpha], where some noise is known.
 
     Its ratio to the number of rows is the noise variance after a step of EM.
     """
-    rows = Rows.joined(blocks)
     squared_error = expected_squared_error(structure, alphas, rows.as_weighted(noise_variance, 2))
     return squared_error + noise_variance * float(rows.counts @ (1.0 - rows.share(noise_variance)))
 

@@ -295,7 +295,7 @@ class SpectrumLearner(RegressionLearner):
         assert isinstance(rows, BlockedRows)
         new = Rows.of(X, y).scaled(*frames)
         weighted = new.as_weighted(state.hyper.noise_variance)
-        return rows.add(new), partial(sum_statistics, blocks=[weighted])
+        return rows.add(new), partial(sum_statistics, rows=weighted)
 
     def _learn_on(self, state: State, n_new: int, rng: np.random.RandomState) -> State:
         """Both phases on mini-batches of all rows, as many as the new rows pay for."""

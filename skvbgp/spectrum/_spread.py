@@ -135,7 +135,7 @@ def _sum_statistics(
     structure: Structure, alphas: Array, coordinates: Coordinates, target: Target, shard: Shard
 ) -> Statistics:
     parts = [
-        sum_statistics(structure, alphas, [rows.take(some).scaled(coordinates, target)])
+        sum_statistics(structure, alphas, rows.take(some).scaled(coordinates, target))
         for rows in (Rows(*block) for block in shard.blocks)
         for some in cut(len(rows), _SCALED_ROWS)
     ]

@@ -201,16 +201,17 @@ def fit_bound(
     def step(state: _Reached, batch: Batch, clock: Clock) -> tuple[_Reached, float]:
         (q, hyper), (blocks, weight) = state, batch
         prior, noise_variance = hyper.prior(structure), hyper.noise_variance
-        given, blocks = blocks, [block.as_weighted(noise_variance) for block in blocks]
+        given = Rows.joined(blocks)
+        rows = given.as_weighted(noise_variance)
         if q is None:
-            q = _start_q(structure, R, prior, blocks, weight, noise_variance)
+            q = _start_q(structure, R, prior, rows, weight, noise_variance)
         rate = max(_FIRST_RATE * clock.annealing, _LAST_RATE, 1.0 / (clock.step + first))
         moved: Gaussian | Reparameterised
         if adam_step_size is not None:
             q = Reparameterised.of(q, adam) if isinstance(q, Gaussian) else q
             Z = draw_antithetic(_ADAM_DRAWS, structure.size, rng)
             alphas = q.sample(Z)
-            squared_error, shifts = sum_shifts(structure, alphas, blocks)
+            squared_error, shifts = sum_shifts(structure, alphas, rows)
             squared_error *= weight
             gradient = bound_gradient(q, prior, Z, shifts * (weight / noise_variance))
             moved = adam_step(
@@ -223,14 +224,14 @@ def fit_bound(
         else:
             assert isinstance(q, Gaussian)  # as every natural step leaves it
             alphas = q.sample(draw_antithetic(_STEP_DRAWS, structure.size, rng))
-            information = sum_statistics(structure, alphas, blocks).times(weight)
+            information = sum_statistics(structure, alphas, rows).times(weight)
             squared_error = information.squared_error
             moved = newton_step(
                 q, prior, information, noise_variance, rate, moves_frequencies=moves_frequencies
             )
         value = expected_log_likelihood(n, squared_error, noise_variance) - q.kl_to(prior)
-        if any(block.variance is not None for block in given):
-            value += weight * sum(_log_shares(block, noise_variance) for block in given)
+        if given.variance is not None:
+            value += weight * _log_shares(given, noise_variance)
             squared_error = weight * expected_own_error(structure, alphas, given, noise_variance)
         if learns:
             hyper = _move_hyperparameters(hyper, moved, squared_error, n, rate, moves_frequencies)
@@ -249,7 +250,7 @@ def _start_q(
     structure: Structure,
     R: Array,
     prior: Prior,
-    blocks: list[Rows],
+    rows: Rows,
     weight: float,
     noise_variance: float,
 ) -> Gaussian:
@@ -257,7 +258,7 @@ def _start_q(
     alpha = np.concatenate([R.ravel(), np.zeros(2 * structure.m)])
     q = Gaussian(structure, alpha, prior.precisions)
     for _ in range(2):  # the curvature in theta needs the s of the first step
-        information = sum_statistics(structure, q.mean[None], blocks).times(weight)
+        information = sum_statistics(structure, q.mean[None], rows).times(weight)
         q = newton_step(q, prior, information, noise_variance, 1.0, moves_frequencies=False)
     return q
 

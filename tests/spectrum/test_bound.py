@@ -175,7 +175,7 @@ def test_gradient_of_the_divergence_of_the_mean(rng):
 def test_shift_is_the_gradient_of_the_log_likelihood(rng, rows):
     """App. F, for one draw."""
     alpha = 0.5 * rng.standard_normal(M * (D + 2))
-    result = sum_statistics(Structure(M, D, "joint"), alpha[None], [Rows(*rows)])
+    result = sum_statistics(Structure(M, D, "joint"), alpha[None], Rows(*rows))
     expected = numerical_gradient(lambda alpha: oracle.log_likelihood(alpha, *rows, M, 0.2), alpha)
     np.testing.assert_allclose(result.shift / 0.2, expected, rtol=1e-7)
 
@@ -195,9 +195,9 @@ def test_average_over_blocks_is_the_full_sum(rng, posterior):
     X, y = rng.standard_normal((48, D)), rng.standard_normal(48)
     blocks, structure = unscaled_blocks(X, y, 8), Structure(M, D, posterior)
     alphas = 0.5 * rng.standard_normal((3, structure.size))
-    full = sum_statistics(structure, alphas, [Rows(X, y)])
+    full = sum_statistics(structure, alphas, Rows(X, y))
     parts = [
-        sum_statistics(structure, alphas, batch).times(weight)
+        sum_statistics(structure, alphas, Rows.joined(batch)).times(weight)
         for batch, weight in blocks.minibatches(12, np.random.RandomState(0))
     ]
     assert len(parts) == 4
@@ -233,7 +233,7 @@ def test_newton_step_with_certain_frequencies_is_the_linear_model(rng, rows, R):
     structure = Structure(M, D, "point")
     prior = Prior.of(structure, LENGTH_SCALE, 1.3)
     q = Gaussian(structure, np.append(R, np.zeros(2 * M)), prior.precisions)
-    information = sum_statistics(structure, q.mean[None], [Rows(*rows)])
+    information = sum_statistics(structure, q.mean[None], Rows(*rows))
     q = newton_step(q, prior, information, 0.2, 1.0, moves_frequencies=False)
     Phi = oracle.design(rows[0], R)
     Gamma = Phi @ Phi.T + 0.2 * M / 1.3 * np.eye(2 * M)

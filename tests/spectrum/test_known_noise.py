@@ -85,7 +85,7 @@ def test_the_posterior_of_weights_is_that_of_the_linear_model(rng, R, weight):
     prior = Prior.of(structure, np.ones(D), 1.3)
     alpha = np.concatenate([R.ravel(), rng.standard_normal(2 * M)])
     q = Gaussian(structure, alpha, prior.precisions)
-    information = sum_statistics(structure, alpha[None], [rows.as_weighted(0.5)])
+    information = sum_statistics(structure, alpha[None], rows.as_weighted(0.5))
     q = newton_step(q, prior, information, 0.5, 1.0, moves_frequencies=False)
     Phi, own = features(rows.X, R), (0.5 + rows.variance) / rows.counts
     precision = M / 1.3 * np.eye(2 * M) + Phi.T @ (Phi / own[:, None])
@@ -107,14 +107,14 @@ def test_steps_of_the_noise_raise_the_likelihood(rng, R, weight):
     log_noise = np.array([1.0])
     values = [value(log_noise)]
     for _ in range(500):
-        noise = expected_own_error(structure, alphas, [rows], np.exp(log_noise[0])) / total
+        noise = expected_own_error(structure, alphas, rows, np.exp(log_noise[0])) / total
         log_noise = np.log([noise])
         values.append(value(log_noise))
     assert np.all(np.diff(values) > -1e-12)
     assert_allclose(numerical_gradient(value, log_noise), 0.0, atol=1e-4)
     plain = Rows(rows.X, rows.y, weight)
     squared = expected_squared_error(structure, alphas, plain)
-    assert_allclose(expected_own_error(structure, alphas, [plain], 0.4), squared)
+    assert_allclose(expected_own_error(structure, alphas, plain, 0.4), squared)
 
 
 @sizes
@@ -128,7 +128,7 @@ def test_a_row_of_which_next_to_nothing_is_known_is_left_out(rng, R, n, kind):
     assert_allclose(found.R, expected.R, rtol=1e-8, atol=1e-9)
     assert_allclose(found[2:], expected[2:], rtol=1e-8, atol=1e-9)
     alphas = np.concatenate([R.ravel(), rng.standard_normal(2 * M)])[None]
-    sums = (sum_statistics(structure, alphas, [one.as_weighted(0.5)]) for one in (told, kept))
+    sums = (sum_statistics(structure, alphas, one.as_weighted(0.5)) for one in (told, kept))
     for one, other in zip(*sums, strict=True):
         assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 

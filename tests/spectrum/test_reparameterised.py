@@ -36,7 +36,7 @@ def affine(posterior, rng):
 
 
 def gradient(q, rows, Z, prior=None):
-    _, shifts = sum_shifts(q.structure, q.sample(Z), [Rows(*rows)])
+    _, shifts = sum_shifts(q.structure, q.sample(Z), Rows(*rows))
     prior = prior or Prior.of(q.structure, LENGTH_SCALE, SIGNAL)
     return bound_gradient(q, prior, Z, shifts / NOISE)
 
@@ -125,8 +125,8 @@ def test_shifts_are_those_of_the_natural_step(rng, rows):
     """One sum, with the Jacobian and without; rows that count several times, too."""
     structure, X_y = Structure(M, D, "joint"), Rows(*rows, rng.uniform(0.5, 3.0, 7))
     alphas = 0.5 * rng.standard_normal((3, structure.size))
-    squared_error, shifts = sum_shifts(structure, alphas, [X_y])
-    statistics = sum_statistics(structure, alphas, [X_y])
+    squared_error, shifts = sum_shifts(structure, alphas, X_y)
+    statistics = sum_statistics(structure, alphas, X_y)
     assert squared_error == pytest.approx(statistics.squared_error, rel=1e-12)
     np.testing.assert_allclose(shifts.mean(axis=0), statistics.shift, rtol=1e-9, atol=1e-12)
 

@@ -102,8 +102,7 @@ def test_errors_of_neighbours_in_common_are_those_of_their_copies(rng, R):
 def test_sums_over_rows_are_those_of_the_copies(rng, posterior):
     rows, structure = weighted(rng, TIMES), Structure(M, D, posterior)
     alphas = 0.5 * rng.standard_normal((3, structure.size))
-    parts = [rows.take(slice(5)), rows.take(slice(5, 12))]
-    found, expected = (sum_statistics(structure, alphas, b) for b in (parts, [repeated(rows)]))
+    found, expected = (sum_statistics(structure, alphas, r) for r in (rows, repeated(rows)))
     assert_allclose(found.squared_error, expected.squared_error, rtol=1e-11)
     assert_allclose(found.shift, expected.shift, rtol=1e-9, atol=1e-10)
     for one, other in zip(found.curvatures, expected.curvatures, strict=True):
@@ -123,7 +122,7 @@ def test_a_weight_multiplies_a_rows_term(rng):
             for x, y, w in zip(rows.X, rows.y, rows.weight, strict=True)
         )
 
-    found = sum_statistics(structure, alpha[None], [rows])
+    found = sum_statistics(structure, alpha[None], rows)
     assert_allclose(found.shift / 0.2, numerical_gradient(value, alpha), rtol=1e-7)
     plain = Rows(rows.X[:3], rows.y[:3])
     both = Rows.joined([plain, rows.take(slice(3, 12))])
@@ -137,11 +136,11 @@ def test_minibatches_of_weighted_rows_are_unbiased(rng):
     alphas = 0.5 * rng.standard_normal((2, structure.size))
     blocks = BlockedRows.of(rows, *unit_frame(D), 6)
     parts = [
-        sum_statistics(structure, alphas, batch).times(factor)
+        sum_statistics(structure, alphas, Rows.joined(batch)).times(factor)
         for batch, factor in blocks.minibatches(4, np.random.RandomState(0))
     ]
     assert len(parts) == 3
-    full = sum_statistics(structure, alphas, [rows])
+    full = sum_statistics(structure, alphas, rows)
     assert_allclose(np.mean([part.squared_error for part in parts]), full.squared_error)
     assert_allclose(np.mean([part.shift for part in parts], axis=0), full.shift)
     assert blocks.total == pytest.approx(FRACTIONS.sum())
