@@ -10,10 +10,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
+from skvbgp._core.linalg import (
+    Array,
+    cholesky,
+    log_determinant,
+    pack_lower,
+    tril_inverse,
+    unpack_symmetric,
+)
 from skvbgp._core.pickling import PickledByFields
 
 
@@ -137,6 +145,13 @@ class Gaussian(PickledByFields, Affine):
     structure: Structure
     mean: Array  # (D,)
     precisions: tuple[Array, ...]  # by group
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Of each precision one triangle."""
+        return super().__getstate__() | {"precisions": tuple(map(pack_lower, self.precisions))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, precisions=tuple(map(unpack_symmetric, state["precisions"])))
 
     @cached_property
     def factors(self) -> tuple[Array, ...]:
