@@ -97,9 +97,10 @@ class KernelSettings(RegressionLearner):
         if isinstance(self.transforms, str):
             has_logs = is_series and len(y) >= _LOG_ROWS and y.variance is None
             return list(TRANSFORMS) if has_logs else ["identity"]
-        names = list(dict.fromkeys(self.transforms))
-        if not names or not set(names) <= set(TRANSFORMS):
+        names = list(self.transforms)
+        if not names or not all(isinstance(name, str) and name in TRANSFORMS for name in names):
             raise ValueError(f"transforms must be of {', '.join(TRANSFORMS)}; got {names!r}.")
+        names = list(dict.fromkeys(names))
         if y.variance is not None and names != ["identity"]:
             raise ValueError(
                 "y_var, and what missing entries of X add to it, is a variance of y, and of no "

@@ -150,12 +150,10 @@ def test_margins_are_those_of_the_smallest_value():
         assert_allclose((y - 7.0).min() + target.shift, margin * np.ptp(y))
 
 
-def test_unknown_transforms():
-    X, y = make_positive()
-    with pytest.raises(ValueError, match="transforms must be of identity, log"):
-        small(transforms=["root"]).fit(X, y)
-    with pytest.raises(ValueError, match="transforms must be of"):
-        small(transforms=[]).fit(X, y)
+@pytest.mark.parametrize("transforms", [["root"], [], [["identity"]], np.array([["log"]]), [None]])
+def test_unknown_transforms(transforms):
+    with pytest.raises(ValueError, match="transforms must be of identity, log; got"):
+        small(transforms=transforms).fit(*make_positive())
 
 
 def test_more_rows_may_lie_below_all_others():
