@@ -13,7 +13,7 @@ from skvbgp._core.blockwise import in_tiles
 from skvbgp._core.draws import draw_normal
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, stack_pairs
-from skvbgp._core.mixture import NormalMixture
+from skvbgp._core.mixture import NormalMixture, average_moments
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.pickling import PickledByFields
@@ -113,33 +113,28 @@ class KernelModel(PickledByFields):
 
     def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Appendix D.2 of [Teng2020]_: mean and variance of every row, on the scale of y."""
-        target, of_draw = self._frame.target, partial(self._of_draw, include_noise=include_noise)
-        return self._by_draw(
-            of_draw, lambda parts: mix_moments([target.moments(*part) for part in parts]), X
-        )
+        each = self._by_draw(partial(self._of_draw, include_noise=include_noise), X)
+        return average_moments(*self._frame.target.moments(*each), axis=1)
 
     def _means(self, X: Array) -> Array:
-        """Means (S, n) of every row's y, one for each draw."""
-        target, X = self._frame.target, self._frame.centre(X)
-        each = (self._of_draw(p, X, include_noise=False) for p in self._priors)
-        return np.stack([target.moments(*moments)[0] for moments in each])
+        """Means (n, S) of every row's y, one column for each draw."""
+        each = self._by_draw(partial(self._of_draw, include_noise=False), X)
+        return self._frame.target.moments(*each)[0]
 
     def _components(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Means and variances (n, S) of every row's y or log y, one column for each draw."""
-        of_draw = partial(self._of_draw, include_noise=include_noise)
-        return self._frame.target.unscaled(*self._by_draw(of_draw, partial(stack_pairs, axis=1), X))
+        each = self._by_draw(partial(self._of_draw, include_noise=include_noise), X)
+        return self._frame.target.unscaled(*each)
 
     def _by_draw(
-        self,
-        function: Callable[[Prior, Array], tuple[Array, Array]],
-        join: Callable[[list[tuple[Array, Array]]], tuple[Array, Array]],
-        X: Array,
+        self, function: Callable[[Prior, Array], tuple[Array, Array]], X: Array
     ) -> tuple[Array, Array]:
-        """What is made of what a function says of centred rows by each draw of theta."""
+        """What a function says of centred rows by each draw of theta, (n, S, ...)."""
         # before the threads of the tiles need them
         self._priors, self._q.covariance, self._q.mean  # noqa: B018
         return in_tiles(
-            lambda X: join([function(p, X) for p in self._priors]), self._frame.centre(X)
+            lambda X: stack_pairs([function(p, X) for p in self._priors], axis=1),
+            self._frame.centre(X),
         )
 
     def _of_draw(self, prior: Prior, X: Array, *, include_noise: bool) -> tuple[Array, Array]:
@@ -167,8 +162,7 @@ class KernelModel(PickledByFields):
             mean, variance = leave_out(self._q, A, given.y, root)
             diagonal = np.column_stack([prior.kernel.diag(inputs) for prior in priors])
             variance = np.maximum(diagonal - np.sum(A**2, axis=2) + variance, 0.0) + noise
-            draws = zip(mean.T, variance.T, strict=True)
-            return mix_moments([target.moments(*draw) for draw in draws])
+            return average_moments(*target.moments(mean, variance), axis=1)
 
         self._q.precision_factor_inv  # noqa: B018  before the threads of the tiles need it
         return in_tiles(tile, np.arange(len(X)))
@@ -203,7 +197,7 @@ class KernelModel(PickledByFields):
             f = self._of_draw(prior, X, include_noise=False)
             return self._frame.target.slope_moments(f, *measure_slopes(prior, self._q, X))
 
-        return self._by_draw(of_draw, partial(stack_pairs, axis=1), X)
+        return self._by_draw(of_draw, X)
 
 
 def add_rows(X: Array, y: Targets, model: KernelModel) -> KernelModel:
@@ -284,7 +278,7 @@ class KernelAverage(NamedTuple):
     def _predict_each(self, X: Array) -> Array:
         """Means of y (1 + K, n): all that is believed in, and each of it."""
         believed = self._component_weights > 0.0
-        each = np.vstack([m._means(X) for m in self.models])[believed]
+        each = np.hstack([m._means(X) for m in self.models]).T[believed]
         return np.vstack([self._component_weights[believed] @ each, each])
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
@@ -312,11 +306,9 @@ class KernelAverage(NamedTuple):
         return mix_joint([m._joint(X, include_noise) for m in self.models], self.weights)
 
 
-def mix_moments(
-    parts: list[tuple[Array, Array]], weights: Array | None = None
-) -> tuple[Array, Array]:
+def mix_moments(parts: list[tuple[Array, Array]], weights: Array) -> tuple[Array, Array]:
     """Eq. (15): mean and variance of a mixture of Gaussians, row by row."""
-    means, variances = stack_pairs(parts, 0)  # (S, n)
+    means, variances = stack_pairs(parts, 0)  # (K, n)
     mean = np.average(means, axis=0, weights=weights)
     return mean, np.average(variances + (means - mean) ** 2, axis=0, weights=weights)
 
