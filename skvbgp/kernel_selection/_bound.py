@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import reduce
-from operator import add
-from typing import Any, NamedTuple
+from functools import partial, reduce
+from operator import add, mul
+from typing import NamedTuple
 
 import numpy as np
 
@@ -76,8 +76,7 @@ class Statistics(NamedTuple):
 
     def faded(self, share: float) -> Statistics:
         """Those of the same rows, which count less by a factor."""
-        parts: Iterator[Any] = iter(self)
-        return Statistics(*(share * part for part in parts))
+        return Statistics(*map(partial(mul, share), self))
 
     def optimal_q(self) -> WhitenedGaussian:
         """The q(u) that maximises the bound."""
@@ -224,8 +223,8 @@ class Comparison:
         """The bound at each x, (S,); -inf where it fails."""
         values = np.full(len(points), -np.inf)
         size = max(1, _MOST_ENTRIES // self._rows.n_pairs)
-        for start in range(0, len(points), size):
-            for i, value in self._measure(kernel, points, range(start, start + size)):
+        for some in cut(len(points), size):
+            for i, value in self._measure(kernel, points, range(len(points))[some]):
                 values[i] = value
         return np.where(np.isfinite(values), values, -np.inf)
 
@@ -234,7 +233,7 @@ class Comparison:
     ) -> Iterator[tuple[int, float]]:
         """Bounds of those of the points that have one."""
         learned = {}
-        for i in some[: len(points) - some.start]:
+        for i in some:
             with suppress(NotPositiveDefiniteError):
                 learned[i] = parameters(kernel, points[i])
         if not learned:
