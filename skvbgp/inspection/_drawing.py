@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skvbgp.metrics._response import find_best_estimator, find_last_step
+from skvbgp.metrics._response import find_last_step
 
 #: Lines to compare with, such as "perfectly calibrated".
 REFERENCE_STYLE = {"color": "0.5", "linestyle": ":", "linewidth": 1.0}
@@ -27,7 +27,7 @@ def find_fitted_model(estimator: Any, *attributes: str) -> Any:
 
     Raises TypeError if it is fitted but has none of the attributes.
     """
-    model = find_last_step(find_best_estimator(estimator))
+    model = find_last_step(estimator)
     check_is_fitted(model)
     if not any(hasattr(model, name) for name in attributes):
         raise TypeError(f"{type(model).__name__} has no {' or '.join(attributes)} to draw.")
@@ -45,7 +45,7 @@ def refuse_outputs(model: Any, name: str) -> None:
 
 def display_name(estimator: Any, name: str | None) -> str:
     """The caller's name, or that of the model's class."""
-    return type(find_last_step(find_best_estimator(estimator))).__name__ if name is None else name
+    return type(find_last_step(estimator)).__name__ if name is None else name
 
 
 def with_defaults(defaults: dict[str, Any], kwargs: dict[str, Any] | None) -> dict[str, Any]:

@@ -15,18 +15,19 @@ def find_best_estimator(estimator: Any) -> Any:
 
 
 def find_last_step(estimator: Any) -> Any:
-    """The final estimator of a pipeline, or the estimator itself."""
-    return estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    """The final estimator of a pipeline, also of the best of a search, or the estimator itself."""
+    model = find_best_estimator(estimator)
+    return model[-1] if isinstance(model, Pipeline) else model
 
 
 def predict_gaussian(estimator: Any, X: Any) -> tuple[Array, Array]:
     """Mean and standard deviation of every row; the `predict` of a search takes X alone."""
-    model = find_best_estimator(estimator)
-    if isinstance(find_last_step(model), TransformedTargetRegressor):
+    if isinstance(find_last_step(estimator), TransformedTargetRegressor):
         raise TypeError(
             "TransformedTargetRegressor hands on no standard deviation, and what it makes of a "
             "normal distribution is none: transform y before, and score the regressor itself."
         )
+    model = find_best_estimator(estimator)
     if hasattr(model, "classes_"):
         raise TypeError(
             f"{type(estimator).__name__} predicts classes, and this is about numbers: "
