@@ -95,7 +95,7 @@ class VBKSLearner(KernelSettings):
         is_series = self._takes_series(X)
         pairs = list_series_kernels(X, y) if is_series else self.name_kernels()
         transforms = self._name_transforms(is_series, y)
-        targets = make_targets(transforms, y.y, y.weight, normalize=self.normalize_y)
+        targets = make_targets(transforms, y, normalize=self.normalize_y)
         given = [
             (name, bind(kernel, X.shape[1], self.owners), target)
             for target in targets
@@ -131,9 +131,7 @@ class VBKSLearner(KernelSettings):
         scales = DataScales.of(*candidates[0].frame.scale(X[index], y[index]), self.owners)
         return State(
             candidates=candidates,
-            log_jacobians=np.array(
-                [c.frame.target.log_jacobian(y.y, y.weight) for c in candidates]
-            ),
+            log_jacobians=np.array([c.frame.target.log_jacobian(y) for c in candidates]),
             Z=Z,
             scales=scales,
             seed=seed,
@@ -160,8 +158,7 @@ class VBKSLearner(KernelSettings):
             else:
                 settings = state.scales, self.n_restarts, self.tol
                 search.run(screen, (sample.scaled(frame), *settings, state.seed), members)
-            screened = y if sample is None else sample.y
-            bounds[members] = frame.target.log_jacobian(screened.y, screened.weight)
+            bounds[members] = frame.target.log_jacobian(y if sample is None else sample.y)
         bounds += [fit.lower_bound for fit in search.fits]
         chosen = find_best(bounds, range(len(fits)), self._n_trained(len(fits)))
         if state.is_series:
@@ -270,7 +267,7 @@ class VBKSLearner(KernelSettings):
         if begins and self._is_auto:
             return self.train(self._list_candidates(X, y, state.seed), X, y, end_pass)
         given = [
-            (name, kernel, frame.target.renewed(y.y, y.weight, normalize=self.normalize_y))
+            (name, kernel, frame.target.renewed(y, normalize=self.normalize_y))
             for name, kernel, frame in state.candidates
         ]
         fresh = self._frame(X, y, given, state.seed, state.is_series)
@@ -310,7 +307,7 @@ class VBKSLearner(KernelSettings):
         tasks = [(model,) for model in state.models]
         models: list[KernelModel] = []
         spread_each(add_rows, tasks, models.append, n_jobs=self.n_jobs, shared=(X, y))
-        jacobians = [c.frame.target.log_jacobian(y.y, y.weight) for c in state.candidates]
+        jacobians = [c.frame.target.log_jacobian(y) for c in state.candidates]
         return self._judge_kept(
             replace(
                 state,

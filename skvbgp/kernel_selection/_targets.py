@@ -17,6 +17,7 @@ from scipy.special import logsumexp, ndtri
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture, find_quantile
 from skvbgp._core.scaling import RunningScale, Target, check_unit
+from skvbgp.base import Targets
 
 #: Logarithms of moments of y are cut off here, before their squares overflow; y may be as large.
 _LARGEST_LOG = 352.0
@@ -40,13 +41,13 @@ class PlainTarget(Target):
     transform: ClassVar[str] = "identity"
 
     @classmethod
-    def of(cls, y: Array, counts: Array | None = None, *, normalize: bool) -> Self:
-        """The target of these rows, which may count more or less than once (n,)."""
-        return cls(*_mean_and_unit(y, counts, normalize))
+    def of(cls, y: Targets, *, normalize: bool) -> Self:
+        """The target of these rows."""
+        return cls(*_mean_and_unit(y.y, y.weight, normalize))
 
-    def renewed(self, y: Array, counts: Array | None, *, normalize: bool) -> PlainTarget:
+    def renewed(self, y: Targets, *, normalize: bool) -> PlainTarget:
         """The same transform, for other rows."""
-        return self.of(y, counts, normalize=normalize)
+        return self.of(y, normalize=normalize)
 
     @property
     def kind(self) -> PlainTarget:
@@ -86,10 +87,9 @@ class PlainTarget(Target):
     def scaled(self, y: Array) -> Array:
         return super().scaled(self.forward(y))
 
-    def log_jacobian(self, y: Array, counts: Array | None = None) -> float:
+    def log_jacobian(self, y: Targets) -> float:
         """Sum over the rows, as often as they count, of the log slopes of `scaled`."""
-        n = len(y) if counts is None else float(counts.sum())
-        return -n * float(np.log(self.unit))
+        return -y.total * float(np.log(self.unit))
 
     def moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         """Mean and variance of y, of any shape, from those of the scaled target."""
@@ -114,16 +114,14 @@ class LogTarget(PlainTarget):
     margin: float  # the smallest y + c of the known rows, in units of the range of y
 
     @classmethod
-    def with_margin(
-        cls, y: Array, margin: float, counts: Array | None = None, *, normalize: bool
-    ) -> Self:
+    def with_margin(cls, y: Targets, margin: float, *, normalize: bool) -> Self:
         """The target of these rows."""
-        lowest, extent = float(y.min()), float(np.ptp(y))
+        lowest, extent = float(y.y.min()), float(np.ptp(y.y))
         shift = margin * (extent if extent > 0.0 else max(abs(lowest), 1.0)) - lowest
-        return cls(*_mean_and_unit(np.log(y + shift), counts, normalize), shift, margin)
+        return cls(*_mean_and_unit(np.log(y.y + shift), y.weight, normalize), shift, margin)
 
-    def renewed(self, y: Array, counts: Array | None, *, normalize: bool) -> PlainTarget:
-        return self.with_margin(y, self.margin, counts, normalize=normalize)
+    def renewed(self, y: Targets, *, normalize: bool) -> PlainTarget:
+        return self.with_margin(y, self.margin, normalize=normalize)
 
     def forward(self, y: Array) -> Array:
         if not np.all(y > -self.shift):
@@ -160,10 +158,10 @@ class LogTarget(PlainTarget):
         if variance is not None:
             raise ValueError(_LOGARITHMS)
 
-    def log_jacobian(self, y: Array, counts: Array | None = None) -> float:
-        log_y = self.forward(y)
-        total = float(log_y.sum() if counts is None else counts @ log_y)
-        return super().log_jacobian(y, counts) - total
+    def log_jacobian(self, y: Targets) -> float:
+        log_y = self.forward(y.y)
+        total = float(log_y.sum() if y.weight is None else y.weight @ log_y)
+        return super().log_jacobian(y) - total
 
     def moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         mean, variance = self.unscaled(mean, variance)
@@ -184,8 +182,8 @@ class LogTarget(PlainTarget):
         return np.log(np.where(exists, y + self.shift, 1.0)), exists
 
 
-def _mean_and_unit(z: Array, counts: Array | None, normalize: bool) -> tuple[float, float]:
-    summary = RunningScale.of(z[:, None], counts)
+def _mean_and_unit(z: Array, weight: Array | None, normalize: bool) -> tuple[float, float]:
+    summary = RunningScale.of(z[:, None], weight)
     check_unit(summary.unit, "y")
     return (float(summary.mean[0]), float(summary.unit[0])) if normalize else (0.0, 1.0)
 
@@ -199,16 +197,14 @@ def count_variants(transforms: Iterable[str]) -> int:
     return sum(1 if name == "identity" else len(_MARGINS) for name in transforms)
 
 
-def make_targets(
-    transforms: Iterable[str], y: Array, counts: Array | None = None, *, normalize: bool
-) -> list[PlainTarget]:
-    """Targets of the transforms of these names, for rows that may count more or less than once."""
+def make_targets(transforms: Iterable[str], y: Targets, *, normalize: bool) -> list[PlainTarget]:
+    """Targets of the transforms of these names."""
     targets: list[PlainTarget] = []
     for name in transforms:
         if name == "identity":
-            targets.append(PlainTarget.of(y, counts, normalize=normalize))
+            targets.append(PlainTarget.of(y, normalize=normalize))
         else:
-            targets += [LogTarget.with_margin(y, m, counts, normalize=normalize) for m in _MARGINS]
+            targets += [LogTarget.with_margin(y, m, normalize=normalize) for m in _MARGINS]
     return targets
 
 

@@ -177,6 +177,6 @@ def test_a_stream_is_known_by_its_sums(rng, monkeypatch):
         Z = one.inducing_inputs - one._frame.origin
         encoded = model._read(X, reset=False)
         sums = total_statistics(encoded, Targets(y), one._frame, Z, one._kernel, one._points)
-        jacobian = one._frame.target.log_jacobian(y)
+        jacobian = one._frame.target.log_jacobian(Targets(y))
         assert_allclose(bound, sums.bound(sums.optimal_q()) + jacobian, rtol=1e-8)
     assert model.feature_importances_.shape == (3,)

@@ -40,7 +40,7 @@ def test_sums_are_those_of_rows_that_count_by_their_age(options, monkeypatch):
         sums = total_statistics(X, targets, one._frame, Z, one.kernel, one._points)
         expected = replace(one, _statistics=sums)
         assert_allclose(one.predict(X, True), expected.predict(X, True), rtol=1e-8)
-        bound = expected._bound + one._frame.target.log_jacobian(y, targets.weight)
+        bound = expected._bound + one._frame.target.log_jacobian(targets)
         assert_allclose(lower_bound, bound, rtol=1e-8)
     assert model.n_samples_seen_ == 70
 

@@ -130,7 +130,7 @@ def test_gradient_over_draws_of_theta(known):
 def test_statistics_of_chunks_in_other_units(monkeypatch):
     kernel, x = kernel_at("SE")
     X, y, Z = make_rows()
-    target, plain = (make_targets(["identity"], y, normalize=n)[0] for n in (True, False))
+    target, plain = (make_targets(["identity"], Targets(y), normalize=n)[0] for n in (True, False))
     scaled = Targets(target.scaled(y), COUNTS, variance=KNOWN)
     rows = [(target, Targets(y, COUNTS, variance=target.unit**2 * KNOWN)), (plain, scaled)]
     monkeypatch.setattr("skvbgp.kernel_selection._bound._CHUNK_ROWS", 5)

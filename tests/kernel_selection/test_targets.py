@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.integrate import trapezoid
 
+from skvbgp.base import Targets
 from skvbgp.kernel_selection._targets import (
     LogTarget,
     PlainTarget,
@@ -26,9 +27,9 @@ N_TARGETS = 4
 @pytest.mark.parametrize("normalize", [True, False])
 def test_jacobian_is_the_slope_of_the_scaled_target(i, normalize, rng):
     y, step = rng.uniform(-1.5, 3.0, 6), 1e-6
-    target = make_targets(["identity", "log"], y, normalize=normalize)[i]
+    target = make_targets(["identity", "log"], Targets(y), normalize=normalize)[i]
     slopes = (target.scaled(y + step) - target.scaled(y - step)) / (2.0 * step)
-    assert_allclose(target.log_jacobian(y), np.log(slopes).sum(), rtol=1e-6, atol=1e-8)
+    assert_allclose(target.log_jacobian(Targets(y)), np.log(slopes).sum(), rtol=1e-6, atol=1e-8)
     if normalize:
         assert_allclose([target.scaled(y).mean(), target.scaled(y).std()], [0.0, 1.0], atol=1e-12)
 
@@ -145,7 +146,7 @@ def test_predictions_agree_with_one_another(both):
 def test_margins_are_those_of_the_smallest_value():
     _, y = make_positive()
     for target, margin in zip(
-        make_targets(["log"], y - 7.0, normalize=True), (0.01, 0.05, 0.25), strict=True
+        make_targets(["log"], Targets(y - 7.0), normalize=True), (0.01, 0.05, 0.25), strict=True
     ):
         assert_allclose((y - 7.0).min() + target.shift, margin * np.ptp(y))
 
@@ -181,7 +182,7 @@ def test_chunks_beyond_the_kept_rows_keep_the_jacobian(options, monkeypatch):
     model.fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
     for i, one in enumerate(model.estimators_):
         scaled = model._state.fits[i].lower_bound
-        expected = scaled + one._frame.target.log_jacobian(y)
+        expected = scaled + one._frame.target.log_jacobian(Targets(y))
         assert_allclose(model.local_lower_bounds_[i], expected)
 
 

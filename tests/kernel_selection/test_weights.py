@@ -71,15 +71,16 @@ def test_bound_is_that_of_literal_copies(name):
 @pytest.mark.parametrize("i", range(4))
 def test_targets_and_their_jacobian_are_those_of_literal_copies(i):
     y = make_rows()[1]
-    transforms = ["identity", "log"]
-    target = make_targets(transforms, y, TIMES, normalize=True)[i]
-    expected = make_targets(transforms, y[COPIES], normalize=True)[i]
+    once, repeated = Targets(y, TIMES), Targets(y[COPIES])
+    target, expected = (
+        make_targets(["identity", "log"], targets, normalize=True)[i]
+        for targets in (once, repeated)
+    )
     for name, value in vars(expected).items():
         assert_allclose(getattr(target, name), value, rtol=1e-12, atol=1e-15)
-    jacobian = expected.log_jacobian(y[COPIES])
-    assert_allclose(target.log_jacobian(y, TIMES), jacobian, rtol=1e-12)
-    unit = np.ones(12)
-    assert_allclose(target.log_jacobian(y, 0.5 * unit), 0.5 * target.log_jacobian(y))
+    assert_allclose(target.log_jacobian(once), expected.log_jacobian(repeated), rtol=1e-12)
+    half = Targets(y, np.full(12, 0.5))
+    assert_allclose(target.log_jacobian(half), 0.5 * target.log_jacobian(Targets(y)))
 
 
 def test_periods_are_those_of_literal_copies():
@@ -182,7 +183,7 @@ def test_inducing_inputs_are_weighted_means(monkeypatch):
 def test_statistics_of_chunks_of_weighted_rows(monkeypatch):
     kernel, x = kernel_at("SE")
     X, y, Z = make_rows()
-    frame = Frame(np.zeros(1), np.ones(1), make_targets(["log"], y, normalize=True)[1])
+    frame = Frame(np.zeros(1), np.ones(1), make_targets(["log"], Targets(y), normalize=True)[1])
     rows = [(X, Targets(y, TIMES)), (X[COPIES], Targets(y[COPIES]))]
     monkeypatch.setattr("skvbgp.kernel_selection._bound._CHUNK_ROWS", 5)
     totals = [total_statistics(*some, frame, Z, kernel, x[None]) for some in rows]
