@@ -10,7 +10,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, find_shared
 from skvbgp._core.scaling import RunningScale, check_near, scale_variance
-from skvbgp.base import Targets, pick
+from skvbgp.base import Targets
 from skvbgp.kernel_selection._targets import PlainTarget
 
 #: Extent, spacing and spread of the columns of a category, whose categories are at a distance of
@@ -69,46 +69,43 @@ class DataScales:
         return cls(extent, spacing, spread, periods * unit[:, None], float(min(noise)))
 
 
-def weigh_known(y: Targets, unit: float = 1.0) -> Array | None:
-    """Weights (n,) of rows for starting values, before noise is learned; None if all are 1.
+def weigh_known(y: Targets, unit: float = 1.0) -> Array:
+    """Weights (n,) of rows for starting values, before noise is learned.
 
     A row whose known noise has the variance v, in squares of the ``unit`` that values differ by,
     counts 1 / (1 + v) times as much as one without. Noise that all rows share makes no difference.
     """
     if y.variance is None:
-        return y.weight
+        return y.counts
     spread = 1.0 + scale_variance(y.variance, unit)
     return np.asarray(y.counts * (spread.min() / spread))
 
 
-def measure_column(
-    x: Array, y: Array, weight: Array | None = None
-) -> tuple[float, float, float, Array, float]:
+def measure_column(x: Array, y: Array, weight: Array) -> tuple[float, float, float, Array, float]:
     order = np.argsort(x, kind="stable")
-    x, y, weight = x[order], y[order], pick(weight, order)
+    x, y, weight = x[order], y[order], weight[order]
     n_distinct = len(np.unique(x))
     if n_distinct < 2:
         deviation = y - np.average(y, weights=weight)
         variance = float(np.average(deviation**2, weights=weight))
         return 1.0, 1.0, 1.0, np.ones(N_PEAKS), variance
     extent = float(x[-1] - x[0])
-    pairs = None if weight is None else np.minimum(weight[1:], weight[:-1])
+    pairs = np.minimum(weight[1:], weight[:-1])
     noise = 0.5 * float(np.average(np.diff(y) ** 2, weights=pairs))
     periods = find_periods(x, y, weight)
     return extent, extent / (n_distinct - 1), float(np.std(x)), periods, noise
 
 
-def find_periods(x: Array, y: Array, weight: Array | None = None) -> Array:
+def find_periods(x: Array, y: Array, weight: Array) -> Array:
     """Periods of the highest peaks of the spectrum of y over any x, highest first.
 
     A parabola is removed first: a trend would otherwise be the highest peak. Where there are
-    too few peaks, periods that divide the range evenly fill up. Rows may have positive weights
-    (n,).
+    too few peaks, periods that divide the range evenly fill up. Rows have positive weights (n,).
     """
     extent = x.max() - x.min()
     z = (x - x.min()) / extent  # (n,)
     trend = np.polynomial.legendre.legvander(2.0 * z - 1.0, min(2, len(z) - 1))
-    root = np.ones(len(y)) if weight is None else np.sqrt(weight)
+    root = np.sqrt(weight)
     fit = np.linalg.lstsq(root[:, None] * trend, root * y, rcond=None)[0]
     residual = root**2 * (y - trend @ fit)
     nyquist = 0.5 * (len(np.unique(x)) - 1)

@@ -9,7 +9,7 @@ from scipy.linalg import solve_triangular
 from sklearn.utils import check_X_y
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import Targets, count_targets, pick, reading
+from skvbgp.base import Targets, count_targets, reading
 from skvbgp.kernel_selection._scales import weigh_known
 from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS
 from skvbgp.kernels import Constant, IntegratedOU, Kernel, Linear, Matern, Periodic, Sum, Wiener
@@ -72,7 +72,7 @@ def list_series_kernels(X: Array, targets: Targets) -> list[tuple[str, Kernel]]:
         raise ValueError(f"A series has different times, in one column; X has shape {X.shape}.")
     order = np.argsort(X[:, 0], kind="stable")
     summary = targets.scale
-    weight = pick(weigh_known(targets, float(summary.unit[0])), order)
+    weight = weigh_known(targets, float(summary.unit[0]))[order]
     t, y = X[order, 0], (targets.y[order] - summary.mean) / summary.unit
     part = _Parts(t[-1] - t[0])
     line, wander = ("LIN", part.line()), ("W", part.wander())
@@ -157,8 +157,8 @@ def _add(terms: list[tuple[str, Kernel]]) -> tuple[str, Kernel]:
     return " + ".join(names), Sum(*kernels)
 
 
-def find_season(t: Array, y: Array, weight: Array | None = None) -> float | None:
-    """The period of a season in y at times t, in order, or None; values may have weights (n,).
+def find_season(t: Array, y: Array, weight: Array) -> float | None:
+    """The period of a season in y at times t, in order, or None; values have weights (n,).
 
     Sums of harmonics are added to a level that wanders: unlike in a plain spectrum, slow changes of
     the level are no peak. The rise of the log evidence, which integrates over their amplitudes and
@@ -175,24 +175,23 @@ def find_season(t: Array, y: Array, weight: Array | None = None) -> float | None
     angles = 2.0 * np.pi * np.outer(z, cycles)
     waves = np.hstack([np.cos(angles), np.sin(angles)])  # (n, 2 G)
     waves = solve_triangular(L, waves, lower=True, overwrite_b=True)
-    n = len(t) if weight is None else float(weight.sum())
+    n = float(weight.sum())
     gains = [_gain(waves[:, _list_waves(i, len(cycles))], whitened, n) for i in range(len(cycles))]
     best = int(np.argmax(gains))
     return float(extent / cycles[best]) if gains[best] > np.log(len(cycles)) else None
 
 
-def _whiten_level(z: Array, y: Array, weight: Array | None) -> tuple[Array, Array]:
+def _whiten_level(z: Array, y: Array, weight: Array) -> tuple[Array, Array]:
     """Cholesky factor L of a level that wanders, with noise, at its best rate, and L^-1 y.
 
     z counts spacings. A value of weight w is w copies, see `_core.copies`.
     """
-    n = len(z) if weight is None else float(weight.sum())
-    own = 1.0 if weight is None else 1.0 / weight
+    n = float(weight.sum())
     level = Wiener()((z + 1.0)[:, None])
     best = -np.inf
     for rate in _RATES:
         C = rate * level + _LEVEL / rate
-        C.flat[:: len(z) + 1] += own
+        C.flat[:: len(z) + 1] += 1.0 / weight
         L = np.linalg.cholesky(C)
         residual = solve_triangular(L, y, lower=True)
         noise = float(residual @ residual) / n

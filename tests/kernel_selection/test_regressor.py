@@ -250,7 +250,7 @@ def test_gaussian_hyperparameters_are_penalised_for_their_number():
 
 def test_period_comes_from_the_spectrum_of_irregular_times():
     X, y = make_series(80)
-    assert_allclose(find_periods(X[:, 0], y)[0], 1.5, rtol=0.05)
+    assert_allclose(find_periods(X[:, 0], y, np.ones(len(y)))[0], 1.5, rtol=0.05)
     assert_allclose(DataScales.of(X, Targets(y)).periods[0, 0], 1.5, rtol=0.05)
 
 

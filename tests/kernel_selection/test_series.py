@@ -6,11 +6,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp import VBKSRegressor
 from skvbgp.base import Targets
-from skvbgp.kernel_selection import series_kernels
+from skvbgp.kernel_selection import _series, series_kernels
 from skvbgp.kernel_selection._bound import log_evidence
 from skvbgp.kernel_selection._categories import bind
 from skvbgp.kernel_selection._scales import DataScales
-from skvbgp.kernel_selection._series import N_SERIES_KERNELS, _gain, find_season
+from skvbgp.kernel_selection._series import N_SERIES_KERNELS, _gain
 from skvbgp.kernel_selection._start import find_limits
 from skvbgp.kernel_selection._state import LocalFit
 from skvbgp.kernel_selection._targets import TRANSFORMS
@@ -33,6 +33,11 @@ def make_sales(n=96, seed=0):
     t = np.arange(float(n))
     season = 0.3 * np.sin(2.0 * np.pi * t / 12.0) + 0.15 * np.cos(2.0 * np.pi * t / 4.0)
     return t[:, None], np.exp(4.0 + 0.02 * t + season + 0.03 * rng.standard_normal(n))
+
+
+def find_season(t, y):
+    """The season of values that count once."""
+    return _series.find_season(t, y, np.ones(len(t)))
 
 
 def test_season_is_found_in_a_level_that_wanders():

@@ -108,7 +108,7 @@ def test_the_level_of_a_series_is_that_of_literal_copies(rng):
     z, y = np.arange(12.0), rng.standard_normal(12)
     waves = rng.standard_normal((12, 2))
     products = []
-    for rows, weight in ((slice(None), TIMES), (COPIES, None)):
+    for rows, weight in ((slice(None), TIMES), (COPIES, np.ones(len(COPIES)))):
         L, whitened = _whiten_level(z[rows], y[rows], weight)
         F = solve_triangular(L, waves[rows], lower=True)
         products.append((F.T @ F, F.T @ whitened, whitened @ whitened))
