@@ -119,20 +119,18 @@ class Evaluation:
     def __init__(
         self, prior: Prior, X: Array, y: Targets, factor: float = 1.0, K: Array | None = None
     ) -> None:
-        self._prior, self._X, self._y, self._factor = prior, X, y.y, factor
-        self._K = prior.kernel(X, prior.Z) if K is None else K  # (b, m)
-        self._A = self._K @ prior.L_inv.T  # (b, m)
-        self._diagonal, self._squares, self._share = prior.kernel.diag(X), y.weight, None
-        n = y.total
+        self._prior, self._X, self._factor = prior, X, factor
+        n, squares, self._share = y.total, y.counts, None
         log_noise = factor * n * (LOG_2PI + np.log(prior.noise))
         if y.variance is not None:
             self._share = prior.noise / (prior.noise + y.variance)
-            self._squares = y.counts * self._share
+            squares = y.counts * self._share
             log_noise -= factor * float(y.counts @ np.log(self._share))
-        if self._squares is not None:
-            self._root = np.sqrt(self._squares)
-            self._A *= self._root[:, None]
-            self._y, self._diagonal = self._root * self._y, self._squares * self._diagonal
+        self._squares, self._root = squares, np.sqrt(squares)
+        self._K = prior.kernel(X, prior.Z) if K is None else K  # (b, m)
+        self._A = self._K @ prior.L_inv.T  # (b, m)
+        self._A *= self._root[:, None]
+        self._y, self._diagonal = self._root * y.y, squares * prior.kernel.diag(X)
         A, rate, quadratic = self._A, factor / prior.noise, self._y @ self._y + self._diagonal.sum()
         self.statistics = Statistics(
             rate * (A.T @ A), rate * (A.T @ self._y), rate * float(quadratic), log_noise, factor * n
@@ -145,21 +143,18 @@ class Evaluation:
         dK = self._A @ (W @ prior.L_inv)  # (b, m)
         dK *= -rate
         dK += np.outer(rate * self._y, q.mean @ prior.L_inv)
-        d_diagonal = np.full(len(self._X), -0.5 * rate)
-        if self._squares is not None:
-            dK *= self._root[:, None]
-            d_diagonal *= self._squares
+        dK *= self._root[:, None]
         LtdL = W @ statistics.information - np.outer(q.mean, statistics.shift)  # -dA' A
         kernel, X, Z = prior.kernel, self._X, prior.Z
         theta, _, _ = kernel.vjp(X, Z, self._K, dK)
         theta_zz, _ = prior.vjp(LtdL)
-        theta_diagonal, _ = kernel.vjp_diag(X, d_diagonal)
+        theta_diagonal, _ = kernel.vjp_diag(X, -0.5 * rate * self._squares)
         theta = prior.given.gather(theta + theta_zz + theta_diagonal)
         return np.append(theta, self._differentiate_noise(q))
 
     def _differentiate_noise(self, q: WhitenedGaussian) -> float:
         """Gradient in log s2, which moves the shares of rows with known noise, too."""
-        if self._share is None or self._squares is None:
+        if self._share is None:
             return -0.5 * (self.statistics.n - self.statistics.loss(q))
         A, y = self._A, self._y
         losses = y**2 + self._diagonal - 2.0 * y * (A @ q.mean)
