@@ -54,7 +54,8 @@ def _phrase(term: list[Any], extent: np.ndarray) -> str:
         elif smooth:
             text += f" whose shape changes slowly, over {_lengths(smooth)}"
         return text + _growth(n_linear)
-    texture = "rough" if any(_is_rough(leaf) for leaf in smooth) else "smooth"
+    has_kinks = any(isinstance(leaf, Matern) and leaf.nu == 0.5 for leaf in smooth)
+    texture = "rough" if has_kinks else "smooth"
     if local:
         return f"a short-term {texture} part of {_lengths(local)}" + _growth(n_linear)
     if smooth:
@@ -62,11 +63,6 @@ def _phrase(term: list[Any], extent: np.ndarray) -> str:
     if n_linear:
         return "a linear trend" if n_linear == 1 else f"a polynomial trend of degree {n_linear}"
     return "a component " + " * ".join(map(repr, term))
-
-
-def _is_rough(leaf: Any) -> bool:
-    """Whether functions of this kernel have kinks everywhere."""
-    return isinstance(leaf, Matern) and leaf.nu == 0.5
 
 
 def _growth(n_linear: int) -> str:

@@ -146,7 +146,11 @@ class State:
 
     def warn_of_failures(self) -> None:
         """Once for each reason: a callback that stops may leave a hundred kernels."""
-        for reason, names in self._failures().items():
+        failures: dict[str, list[str]] = {}
+        for (name, *_), fit in zip(self.candidates, self.fits, strict=True):
+            if fit.failure:
+                failures.setdefault(fit.failure, []).append(name)
+        for reason, names in failures.items():
             told = ", ".join(map(repr, names[:_NAMES_TOLD]))
             if len(names) > _NAMES_TOLD:
                 told += f" and {len(names) - _NAMES_TOLD} more"
@@ -156,11 +160,3 @@ class State:
                 RuntimeWarning,
                 stacklevel=3,
             )
-
-    def _failures(self) -> dict[str, list[str]]:
-        """Names of the kernels that failed, by reason."""
-        failures: dict[str, list[str]] = {}
-        for (name, *_), fit in zip(self.candidates, self.fits, strict=True):
-            if fit.failure:
-                failures.setdefault(fit.failure, []).append(name)
-        return failures
