@@ -119,12 +119,11 @@ def evidence_gradient(
     evidence = model.evidence_gradient(rows.X)
     n_more = rows.total - len(rows)  # copies: a density each, but one residual for all
     value = evidence.value - 0.5 * n_more * np.log(2.0 * np.pi * noise_variance)
-    if rows.variance is None:
-        slope = evidence.log_noise_variance - 0.5 * n_more
-    else:
-        share = rows.share(noise_variance)
-        value += 0.5 * float(rows.counts @ np.log(share))
-        slope = float(share @ (model.own_noise_gradient() - 0.5 * (rows.counts - 1.0)))
+    slope = evidence.log_noise_variance - 0.5 * n_more
+    if rows.variance is not None:
+        own = model.own_noise_gradient() - 0.5 * (rows.counts - 1.0)
+        slope = float(rows.share(noise_variance) @ own)
+    value += rows.log_shares(noise_variance)
     return evidence._replace(value=value, log_noise_variance=slope)
 
 

@@ -69,6 +69,12 @@ class Rows(Weighted):
             return np.ones(len(self))
         return noise_variance / (noise_variance + self.variance)
 
+    def log_shares(self, noise_variance: float) -> float:
+        """What known noise adds to their log density beyond that of the weights they count as."""
+        if self.variance is None:
+            return 0.0
+        return 0.5 * float(self.counts @ np.log(self.share(noise_variance)))
+
     def as_weighted(self, noise_variance: float, power: int = 1) -> Rows:
         """Rows without known noise that count as much less, by a power of their `share`."""
         if self.variance is None:

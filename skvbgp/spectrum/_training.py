@@ -231,7 +231,7 @@ def fit_bound(
             )
         value = expected_log_likelihood(n, squared_error, noise_variance) - q.kl_to(prior)
         if given.variance is not None:
-            value += weight * _log_shares(given, noise_variance)
+            value += weight * given.log_shares(noise_variance)
             squared_error = weight * expected_own_error(structure, alphas, given, noise_variance)
         if learns:
             hyper = _move_hyperparameters(hyper, moved, squared_error, n, rate, moves_frequencies)
@@ -303,18 +303,11 @@ def estimate_bound(
     t, squared_error, log_shares = hyper.noise_variance, 0.0, 0.0
     for block in rows.pick(chosen):
         squared_error += expected_squared_error(q.structure, alphas, block.as_weighted(t))
-        log_shares += _log_shares(block, t)
+        log_shares += block.log_shares(t)
     weight = rows.n_blocks / len(chosen)
     likelihood = expected_log_likelihood(rows.total, weight * squared_error, t)
     likelihood += weight * log_shares
     return likelihood - q.kl_to(hyper.prior(q.structure))
-
-
-def _log_shares(rows: Rows, noise_variance: float) -> float:
-    """What known noise adds to the log density of rows beyond that of the weights they count as."""
-    if rows.variance is None:
-        return 0.0
-    return 0.5 * float(rows.counts @ np.log(rows.share(noise_variance)))
 
 
 def add_rows(
