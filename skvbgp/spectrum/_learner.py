@@ -260,7 +260,7 @@ class SpectrumLearner(RegressionLearner):
         rows = state.rows
         if state.kept_rows is None or not isinstance(rows, BlockedRows):
             return None
-        if rows.n + len(y) < 2 * rows.n_first:
+        if rows.n + len(y) < 2 * len(rows.first):  # which training has seen
             return None
         return merge_targets(*join_rows(state.kept_rows, (X, y)))
 

@@ -172,11 +172,6 @@ class BlockedRows(PickledByFields, DividedRows):
             total=rows.total,
         )
 
-    @property
-    def n_first(self) -> int:
-        """Number of first rows, which training uses."""
-        return len(self.first)
-
     def block(self, k: int) -> Rows:
         """The rows of a block."""
         if k in self.changed:
@@ -184,7 +179,6 @@ class BlockedRows(PickledByFields, DividedRows):
         return self.first.take(slice(self.ends[k], self.ends[k + 1]))
 
     def pick(self, chosen: Index) -> Iterator[Rows]:
-        """The rows of some blocks."""
         return (self.block(k) for k in chosen)
 
     @cached_property
@@ -204,7 +198,6 @@ class BlockedRows(PickledByFields, DividedRows):
         return Rows.joined(self.block(k) for k in range(self.n_blocks))
 
     def take(self, index: Index) -> Rows:
-        """Some rows, by number."""
         return self.all_rows.take(index)
 
     @cached_property

@@ -63,11 +63,9 @@ class SpreadBlocks(DividedRows):
         return self._around(self.blocks.joined(new.blocks), self.target)
 
     def take(self, index: Index) -> Rows:
-        """Some rows, by number."""
         return self._scale(self.blocks.rows.fetch(index))
 
     def pick(self, chosen: Index) -> Iterator[Rows]:
-        """Some blocks."""
         return map(self._scale, self.blocks.pick(chosen))
 
     def lookup(self, X: Array) -> NDArray[np.intp]:
