@@ -208,33 +208,33 @@ class BlockedRows(PickledByFields, DividedRows):
     def lookup(self, X: Array) -> NDArray[np.intp]:
         """Block of each row."""
         labels = self.partition.lookup(X)
-        pending = [(block, 0) for block in np.unique(labels) if block in self.divided]
+        pending = np.unique(labels).tolist()
         while pending:
-            block, level = pending.pop()
+            block = pending.pop()
             rows = np.flatnonzero(labels == block)
-            partition, names = self.divided[block][level]
-            labels[rows] = names[partition.lookup(X[rows])]
-            if level + 1 < len(self.divided[block]):
-                pending.append((block, level + 1))
-            new = np.unique(labels[rows])
-            pending.extend((k, 0) for k in new if k != block and k in self.divided)
+            for partition, names in self.divided.get(block, ()):
+                labels[rows] = names[partition.lookup(X[rows])]
+                stays = labels[rows] == block
+                pending.extend(np.unique(labels[rows[~stays]]).tolist())
+                rows = rows[stays]
         return labels
 
     def add(self, new: Rows) -> BlockedRows:
         """The blocks after more rows, which are scaled."""
         changed, divided, n_blocks = dict(self.changed), dict(self.divided), self.n_blocks
         labels = self.lookup(new.X)
-        for block in np.unique(labels):
+        for block in np.unique(labels).tolist():
             rows = Rows.joined([self.block(block), new.take(labels == block)])
-            n_parts = -(-2 * len(rows) // self.capacity) if len(rows) > self.capacity else 1
-            parts = [np.arange(len(rows))]
+            if len(rows) <= self.capacity:
+                changed[block] = rows
+                continue
+            n_parts = -(-2 * len(rows) // self.capacity)
             names = np.append(block, np.arange(n_blocks, n_blocks + n_parts - 1))
-            if n_parts > 1:
-                partition, part_labels = balanced_partition(rows.X, n_parts)
-                parts = group_rows(part_labels, n_parts)
-                divided[block] = (*divided.get(block, ()), (partition, names))
-                n_blocks += n_parts - 1
-            changed |= {int(name): rows.take(part) for name, part in zip(names, parts, strict=True)}
+            partition, part_labels = balanced_partition(rows.X, n_parts)
+            divided[block] = (*divided.get(block, ()), (partition, names))
+            n_blocks += n_parts - 1
+            for name, part in zip(names.tolist(), group_rows(part_labels, n_parts), strict=True):
+                changed[name] = rows.take(part)
         return replace(
             self,
             changed=changed,
