@@ -45,6 +45,10 @@ class LocalFit(NamedTuple):
         """Whether it has neither failed nor been left behind."""
         return bool(np.isfinite(self.lower_bound))
 
+    @property
+    def wants_statistics(self) -> bool:
+        return self.is_valid and self.statistics is None
+
     def points(self, seed: int) -> Array:
         """Draws of (theta, log s2), or the one point, (S, p + 1)."""
         if self.factor is None:

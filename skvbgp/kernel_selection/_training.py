@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import wraps
-from itertools import chain, compress, count, islice
+from itertools import chain, count, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,16 +115,10 @@ class KernelFits:
         Z = self.state.inducing_inputs(self.X)
         every = range(len(self.fits))
         for frame, members in self.state.by_frame(every if chosen is None else chosen):
-            self._complete((self.X, self.y, frame, Z, self.state.seed), members)
-
-    def _complete(self, shared: tuple[Any, ...], chosen: Sequence[int]) -> None:
-        """Find the statistics that the chosen kernels are without, though a callback stops."""
-        fits = [self.fits[i] for i in chosen]
-        wanting = [fit.is_valid and fit.statistics is None for fit in fits]
-        try:
-            self._replace(evaluate, shared, compress(chosen, wanting))
-        except _StopError:
-            self._complete(shared, chosen)
+            shared = (self.X, self.y, frame, Z, self.state.seed)
+            while wanting := [i for i in members if self.fits[i].wants_statistics]:
+                with suppress(_StopError):  # a callback that stops leaves none without a bound
+                    self._replace(evaluate, shared, wanting)
 
     def _replace(self, function: Task, shared: tuple[Any, ...], chosen: Iterable[int]) -> None:
         # kernels with many hyperparameters, which take longest, go first: no worker is left with
