@@ -259,6 +259,12 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
         return end_pass
 
     def _publish(self, learner: Learner, state: Any, progress: FitProgress) -> Self:
+        self._take(learner, state)
+        progress.close()
+        return self
+
+    def _take(self, learner: Learner, state: Any) -> None:
+        """Know a state, and show what is public of it."""
         attributes = learner.attributes(state)
         earlier: set[str] = getattr(self, "_published", set())
         for name in (earlier - attributes.keys()) & vars(self).keys():
@@ -266,8 +272,6 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
         for name, value in attributes.items():
             setattr(self, name, _copy_arrays(value))  # who writes to them does not change the state
         self._published, self._state = set(attributes), state
-        progress.close()
-        return self
 
 
 def _list_given(X: Any, y: Any, sample_weight: Any = None, **metadata: Any) -> dict[str, Any]:

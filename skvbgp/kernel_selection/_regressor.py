@@ -344,9 +344,7 @@ class VBKSRegressor(FillsGaps, DescribesFunction, LeavesOut, FadingRegressor):
         """
         check_is_fitted(self)
         learner: Any = self._full_learner()
-        self._state = learner.prune(self._state, as_count(top_k, "top_k", least=1))
-        for name, value in learner.attributes(self._state).items():
-            setattr(self, name, value)
+        self._take(learner, learner.prune(self._state, as_count(top_k, "top_k", least=1)))
         return self
 
     def summary(self) -> str:

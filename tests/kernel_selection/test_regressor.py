@@ -84,6 +84,9 @@ def test_prune_recomputes_the_belief():
     model = VBKSRegressor(SEASONAL[:5], random_state=0, n_restarts=1, top_k=4).fit(X, y)
     bounds = np.sort(model.local_lower_bounds_)[::-1]
     assert model.prune(2) is model
+    for weights in (model.estimator_weights_, model.kernel_posterior_):
+        assert not np.shares_memory(weights, model._state.weights)
+        assert not np.shares_memory(weights, model._state.belief.posterior)
     assert len(model.kernels_) == len(model.estimators_) == 2
     assert_allclose(model.local_lower_bounds_, bounds[:2])
     assert_allclose(model.kernel_posterior_, model.estimator_weights_)
