@@ -147,8 +147,8 @@ class VBKSLearner(KernelSettings):
 
     def search(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         """Search for all hyperparameters, from the start."""
-        fits = [LocalFit.fail("It was not reached.")] * len(state.candidates)
-        search = self._begin(state, X, y, fits, end_pass)
+        fits = (LocalFit.fail("It was not reached."),) * len(state.candidates)
+        search = self._begin(replace(state, fits=fits), X, y, end_pass)
         every_row = self._is_collapsed(len(X))
         sample = None if state.is_series else draw_sample(state, X, y, every_row=every_row)
         bounds = np.empty(len(fits))  # on y's scale, of the rows of the screening
@@ -159,7 +159,7 @@ class VBKSLearner(KernelSettings):
                 settings = state.scales, self.n_restarts, self.tol
                 search.run(screen, (sample.scaled(frame), *settings, state.seed), members)
             bounds[members] = frame.target.log_jacobian(y if sample is None else sample.y)
-        bounds += [fit.lower_bound for fit in search.fits]
+        bounds += [fit.lower_bound for fit in search.state.fits]
         chosen = find_best(bounds, range(len(fits)), self._n_trained(len(fits)))
         if state.is_series:
             chosen = in_reach(bounds, chosen)
@@ -183,17 +183,10 @@ class VBKSLearner(KernelSettings):
         if len(last) < len(X):
             search.improve(judge, (X, y, state.Z), members)
 
-    def _begin(
-        self,
-        state: State,
-        X: Array,
-        y: Targets,
-        fits: Sequence[LocalFit],
-        end_pass: EndPass = go_on,
-    ) -> KernelFits:
-        """Make the fits that tasks replace; whoever listens hears of concluded states."""
-        report = report_as(lambda now: self._conclude(self._begin(state, X, y, now)), end_pass)
-        return KernelFits(state, X, y, fits, self.n_jobs, report)
+    def _begin(self, state: State, X: Array, y: Targets, end_pass: EndPass = go_on) -> KernelFits:
+        """The fits of a state, for tasks to replace; whoever listens hears of concluded states."""
+        report = report_as(lambda now: self._conclude(self._begin(now, X, y)), end_pass)
+        return KernelFits(state, X, y, self.n_jobs, report)
 
     def _train(self, search: KernelFits, chosen: list[int], share_new: float = 1.0) -> None:
         """Train the chosen kernels on all rows, at once or in rounds.
@@ -209,7 +202,7 @@ class VBKSLearner(KernelSettings):
         if rounds[0].n_kernels < len(chosen):
             search.evaluate()
         for each in rounds:
-            chosen = find_best(search.bounds, chosen, each.n_kernels)
+            chosen = find_best(search.state.local_bounds, chosen, each.n_kernels)
             settings = StochasticSettings(
                 self._batch_rows, each.n_before, each.n_steps, self.learning_rate
             )
@@ -223,13 +216,13 @@ class VBKSLearner(KernelSettings):
         state, X, y = search.state, search.X, search.y
         first = chosen
         if not (self._trains_all or state.is_series):
-            first = find_best(search.bounds, chosen, N_FIRST)
+            first = find_best(search.state.local_bounds, chosen, N_FIRST)
         target = -np.inf  # on y's own scale
         for some in (first, [i for i in chosen if i not in first]):
             for frame, members in state.by_frame(some):
                 goal = share_new, target - state.log_jacobians[members[0]]
                 search.improve(*self._choose_training(state, frame, X, y, *goal), members)
-            target = np.max(search.bounds) - REACH
+            target = np.max(search.state.local_bounds) - REACH
 
     # -- partial_fit -------------------------------------------------------------------
 
@@ -274,7 +267,7 @@ class VBKSLearner(KernelSettings):
         if begins:
             return self.train(fresh, X, y, end_pass)
         fresh = replace(fresh, fits=state.fits, n_screened=state.n_screened)
-        search = self._begin(fresh, X, y, state.fits, end_pass)
+        search = self._begin(fresh, X, y, end_pass)
         expected = expect_bound(state.bound_per_row, y.total, share_new)
         if (state.Z is None) != (fresh.Z is None):  # bounds are not of one kind
             expected = -np.inf
@@ -287,7 +280,7 @@ class VBKSLearner(KernelSettings):
 
         The latter as long as that has the bound which rows so far make expect.
         """
-        every = range(len(search.fits))
+        every = range(len(search.state.fits))
         if self._trains_all:
             return list(every)
         is_collapsed = self._is_collapsed(len(search.X))
@@ -295,7 +288,7 @@ class VBKSLearner(KernelSettings):
             for frame, members in search.state.by_frame(every):
                 shared = (*frame.scale(search.X, search.y), search.state.Z)
                 search.improve(judge, shared, members)
-        bounds = search.bounds
+        bounds = search.state.local_bounds
         chosen = find_best(bounds, every, self._n_trained(len(every)))
         if is_collapsed and bounds[chosen[0]] > expected:
             chosen = in_reach(bounds, chosen)
@@ -330,7 +323,7 @@ class VBKSLearner(KernelSettings):
         X, y = search.X, search.y
         if not self._knows_bounds(len(X)):
             search.evaluate()
-        state = replace(search.state, fits=search.fits)
+        state = search.state
         bounds = state.local_bounds
         if not np.isfinite(bounds).any():
             pairs = zip(state.candidates, state.fits, strict=True)
@@ -338,11 +331,12 @@ class VBKSLearner(KernelSettings):
             raise NotPositiveDefiniteError(f"No kernel could be fitted. {reasons}")
         best = find_best(bounds, range(len(bounds)), self.top_k)
         kept = tuple(i for i in best if np.isfinite(bounds[i]))
-        whole = self._begin(state, X, y, state.fits)
+        whole = self._begin(state, X, y)
         whole.evaluate(kept)
+        fits = whole.state.fits
         Z = state.inducing_inputs(X)
-        models = tuple(state.make_model(i, whole.fits[i], Z) for i in kept)
-        light = tuple(fit._replace(statistics=None) for fit in whole.fits)
+        models = tuple(state.make_model(i, fits[i], Z) for i in kept)
+        light = tuple(fit._replace(statistics=None) for fit in fits)
         return self._believe(replace(state, fits=light, kept=kept, models=models))
 
     def _believe(self, state: State) -> State:

@@ -7,8 +7,9 @@ there with all rows and inducing inputs - on mini-batches after `train_collapsed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import wraps
 from itertools import chain, count, islice
 from typing import Any, NamedTuple
@@ -69,23 +70,16 @@ class _StopError(Exception):
 
 
 class KernelFits:
-    """Fits of all kernels of a state to rows, which tasks replace one by one.
+    """A state whose kernels are fitted to rows, by tasks that replace its fits one by one.
 
-    At the end of each task, ``end_pass`` gets a function that returns the fits of that moment.
+    At the end of each task, ``end_pass`` gets a function that returns the state of that moment.
     """
 
     def __init__(
-        self,
-        state: State,
-        X: Array,
-        y: Targets,
-        fits: Sequence[LocalFit],
-        n_jobs: int | None,
-        end_pass: EndPass,
+        self, state: State, X: Array, y: Targets, n_jobs: int | None, end_pass: EndPass
     ) -> None:
         self.state, self.X, self.y = state, X, y
-        self.fits, self._stopped = tuple(fits), False
-        self._n_jobs, self._end_pass = n_jobs, end_pass
+        self._n_jobs, self._end_pass, self._stopped = n_jobs, end_pass, False
 
     def run(self, function: Task, shared: tuple[Any, ...], chosen: Iterable[int]) -> None:
         """Fit the chosen kernels, until a callback asks to stop."""
@@ -95,28 +89,24 @@ class KernelFits:
 
     def improve(self, function: Task, shared: tuple[Any, ...], chosen: Iterable[int]) -> None:
         """The same without those that have failed or been left behind."""
-        self.run(function, shared, [i for i in chosen if self.fits[i].is_valid])
-
-    @property
-    def bounds(self) -> Array:
-        """L_i on y's own scale, (K,)."""
-        return self.state.log_jacobians + [fit.lower_bound for fit in self.fits]
+        self.run(function, shared, [i for i in chosen if self.state.fits[i].is_valid])
 
     def leave_all_but(self, chosen: Iterable[int]) -> None:
         """Leave the other kernels behind, with a bound that says nothing."""
         kept = set(chosen)
-        self.fits = tuple(
+        fits = (
             fit if i in kept else fit._replace(lower_bound=-np.inf)
-            for i, fit in enumerate(self.fits)
+            for i, fit in enumerate(self.state.fits)
         )
+        self.state = replace(self.state, fits=tuple(fits))
 
     def evaluate(self, chosen: Iterable[int] | None = None) -> None:
         """Find the bounds on all rows of the chosen kernels, or all, that are without."""
         Z = self.state.inducing_inputs(self.X)
-        every = range(len(self.fits))
+        every = range(len(self.state.fits))
         for frame, members in self.state.by_frame(every if chosen is None else chosen):
             shared = (self.X, self.y, frame, Z, self.state.seed)
-            while wanting := [i for i in members if self.fits[i].wants_statistics]:
+            while wanting := [i for i in members if self.state.fits[i].wants_statistics]:
                 with suppress(_StopError):  # a callback that stops leaves none without a bound
                     self._replace(evaluate, shared, wanting)
 
@@ -128,9 +118,9 @@ class KernelFits:
         log = begin_log("kernels") or Log("kernels")
 
         def receive(fit: LocalFit) -> None:
-            i = next(indices)
-            self.fits = fits = (*self.fits[:i], fit, *self.fits[i + 1 :])
-            if not self._stopped and self._end_pass(lambda: fits):
+            i, fits = next(indices), self.state.fits
+            self.state = state = replace(self.state, fits=(*fits[:i], fit, *fits[i + 1 :]))
+            if not self._stopped and self._end_pass(lambda: state):
                 self._stopped = True
                 raise _StopError
 
@@ -140,7 +130,7 @@ class KernelFits:
 
         # without statistics, which no task reads: they would go to every worker
         tasks = [
-            (self.state.candidates[i].kernel, self.fits[i]._replace(statistics=None))
+            (self.state.candidates[i].kernel, self.state.fits[i]._replace(statistics=None))
             for i in order[len(log.entries) :]
         ]
         for fit in list(log.entries):
