@@ -98,36 +98,16 @@ class Neighbours(NamedTuple):
             known = np.stack([rows.features(R) for R in some])
             Phi = np.stack([lines(R) for R in some])
             by_place = Phi.reshape(len(some), n, -1, n_features)
-            if groups is None:
-                W = self._weigh_alone(by_place[0], known[0], ratio)[None]
-            elif isinstance(groups, Pieces):
-                W = groups.weigh(known[0], by_place[0], ratio)[None]
-            else:
+            if isinstance(groups, list):
                 W = np.empty((*by_place.shape[:3], k))
                 for group in groups:
                     W[:, group.places] = group.weigh(known, by_place[:, group.places], ratio)
+            else:
+                W = groups.weigh(known[0], by_place[0], ratio)[None]
             columns = np.repeat(self.near, by_place.shape[2], axis=0).ravel()
             ends, shape = k * np.arange(Phi.shape[1] + 1), (Phi.shape[1], len(rows))
             for one, features, weights in zip(Phi, known, W, strict=True):
                 yield one, features, csr_array((weights.ravel(), columns, ends), shape)
-
-    def _weigh_alone(self, Phi: Array, known: Array, ratio: float) -> Array:
-        """Weights (n, p, k) of places that have a matrix each, of lines (n, p, 2 m)."""
-        (n, k), n_features = self.near.shape, Phi.shape[2]
-        W = np.empty((*Phi.shape[:2], k))
-        step = max(1, _STACK_SIZE // (max(1, k) * n_features))
-        diagonal = np.arange(min(k, n_features))
-        for rows in cut(n, step):
-            near, phi = known[self.near[rows]], np.swapaxes(Phi[rows], 1, 2)
-            transposed = np.swapaxes(near, 1, 2)
-            matrix = near @ transposed if k <= n_features else transposed @ near
-            matrix[:, diagonal, diagonal] += ratio
-            if k <= n_features:
-                w = solve_stack(matrix, near @ phi, _NAME)
-            else:
-                w = near @ solve_stack(matrix, phi, "precision of the weights given neighbours")
-            W[rows] = np.swapaxes(w, 1, 2)
-        return W
 
 
 @dataclass(frozen=True)
@@ -158,11 +138,11 @@ class NearPlaces:
         """
         (S, T, p, _), c, r = Phi.shape, len(self.shared), len(self.others)
         known = known.take(np.concatenate([self.shared, self.others]), axis=1)
-        K = known @ np.swapaxes(known, 1, 2)
+        K = known @ known.mT
         diagonal, line, n_own = np.arange(c + r), np.arange(T)[:, None], self.own.shape[1]
         K[:, diagonal, diagonal] += ratio
         lines = Phi.reshape(S, T * p, -1)
-        k = known @ np.swapaxes(lines, 1, 2)
+        k = known @ lines.mT
         right = np.concatenate([K[:, :, c:], k], axis=2)
         carried = solve_stack(K[:, :c, :c], right[:, :c], _NAME)
         right = right[:, c:] - K[:, c:, :c] @ carried  # (S, r, r + T p)
@@ -178,7 +158,7 @@ class NearPlaces:
         W = np.empty((S, T, c + n_own, p))
         W[:, self.is_shared] = np.swapaxes(shared.reshape(S, c, T, p), 1, 2).reshape(S, T * c, p)
         W[:, ~self.is_shared] = own.reshape(S, T * n_own, p)
-        return np.swapaxes(W, 2, 3)
+        return W.mT
 
 
 @dataclass(frozen=True)
@@ -198,7 +178,7 @@ class Pieces:
             products = (lines @ known.take(rows, axis=0).T).reshape(len(places), p, -1)
             right = np.take_along_axis(products, own[:, None, :], axis=2)
             systems = K.reshape(-1).take(entries)
-            W[places] = np.swapaxes(solve_stack(systems, np.swapaxes(right, 1, 2), _NAME), 1, 2)
+            W[places] = solve_stack(systems, right.mT, _NAME).mT
         return W
 
     @cached_property
@@ -217,15 +197,37 @@ class Pieces:
         return indices
 
 
-def group_places(X: Array, near: Index, n_features: int) -> list[NearPlaces] | Pieces | None:
-    """Groups of near places, or pieces, as take the least time; None where that is each alone.
+class Alone(NamedTuple):
+    """Places that have a matrix of products each."""
+
+    near: Index  # (n, k)
+
+    def weigh(self, known: Array, Phi: Array, ratio: float) -> Array:
+        """Weights (n, p, k) as those of a `NearPlaces`, by one draw of the frequencies."""
+        (n, k), n_features = self.near.shape, Phi.shape[2]
+        W, by_rows = np.empty((*Phi.shape[:2], k)), k <= n_features
+        diagonal = np.arange(min(k, n_features))
+        for places in cut(n, max(1, _STACK_SIZE // (max(1, k) * n_features))):
+            near, phi = known[self.near[places]], Phi[places].mT
+            matrix = near @ near.mT if by_rows else near.mT @ near
+            matrix[:, diagonal, diagonal] += ratio
+            if by_rows:
+                w = solve_stack(matrix, near @ phi, _NAME)
+            else:
+                w = near @ solve_stack(matrix, phi, "precision of the weights given neighbours")
+            W[places] = w.mT
+        return W
+
+
+def group_places(X: Array, near: Index, n_features: int) -> list[NearPlaces] | Pieces | Alone:
+    """Groups of near places, or pieces, or each alone: what takes the least time.
 
     Each place is conditioned on some of the known rows X, ``near`` (n, k) in ascending order. With
     more neighbours than features, the systems are those of the features, each alone.
     """
     n, k = near.shape
     if not 0 < k <= n_features:
-        return None
+        return Alone(near)
     n_levels = int(np.log2(n))
     order = _halve(X[near].mean(axis=1), n_levels)
     used, starts = np.zeros((n, len(X)), dtype=bool), _find_bounds(n, n_levels)[:-1]
@@ -243,7 +245,7 @@ def group_places(X: Array, near: Index, n_features: int) -> list[NearPlaces] | P
         by_some, by_all = by_some[::2] | by_some[1::2], by_all[::2] & by_all[1::2]
     best = min(costs, key=costs.__getitem__)
     if min(costs[best], in_pieces) > n * k**2 * (_ALONE * n_features + _WHOLE):
-        return None
+        return Alone(near)
     if in_pieces < costs[best]:
         return Pieces(near, np.split(order, _find_bounds(n, finest)[1:-1]))
     pieces = np.split(order, _find_bounds(n, best)[1:-1])

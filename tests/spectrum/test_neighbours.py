@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skvbgp.spectrum import _neighbours
 from skvbgp.spectrum._block_model import SharedRows
 from skvbgp.spectrum._features import features
-from skvbgp.spectrum._neighbours import NearPlaces, Neighbours, Pieces, group_places
+from skvbgp.spectrum._neighbours import Alone, NearPlaces, Neighbours, Pieces, group_places
 from skvbgp.spectrum._rows import Rows
 from tests.oracles import spectrum as oracle
 from tests.spectrum.cases import HYPER, D, M, condition, draw, make_data, small
@@ -302,8 +302,9 @@ def test_pieces_are_cut_at_medians_of_the_widest_input(rng):
 
 def test_places_are_alone_where_they_have_little_in_common(rng):
     X = rng.uniform(size=(400, 8))
-    assert group_places(X, nearest(rng.uniform(size=(16, 8)), X, 6), 200) is None
-    assert group_places(X, nearest(X[:9], X, 3), 2) is None  # systems of features are others
+    assert isinstance(group_places(X, nearest(rng.uniform(size=(16, 8)), X, 6), 200), Alone)
+    of_features = group_places(X, nearest(X[:9], X, 3), 2)  # systems that neighbours do not share
+    assert isinstance(of_features, Alone)
 
 
 def test_near_places_with_little_in_common_share_products(rng):
