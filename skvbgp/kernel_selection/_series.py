@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -26,6 +26,9 @@ _RATES = 10.0 ** np.arange(-4.0, 2.1, 0.5)
 N_SERIES_KERNELS = 7
 #: Variance of a first level of the series; y has 1.
 _LEVEL = 100.0
+
+#: Terms of a sum, each with a name.
+_Terms = list[tuple[str, Kernel]]
 
 
 def series_kernels(X: Any, y: Any, sample_weight: Any = None) -> list[tuple[str, Kernel]]:
@@ -74,21 +77,13 @@ def list_series_kernels(X: Array, targets: Targets) -> list[tuple[str, Kernel]]:
     summary = targets.scale
     weight = weigh_known(targets, float(summary.unit[0]))[order]
     t, y = X[order, 0], (targets.y[order] - summary.mean) / summary.unit
-    part = _Parts(t[-1] - t[0])
-    line, wander = ("LIN", part.line()), ("W", part.wander())
-    trends = [
-        [line, wander],
-        [line, wander, ("M32", part.bend())],
-        [line, wander, ("IOU", part.coast())],
-        [line, ("IW", part.wander(integrated=True)), wander],
-        [wander],
-        [("M12", part.rest())],
-    ]
-    period = find_season(t, y, weight)
+    extent = t[-1] - t[0]
+    trends, period = _list_trends(extent), find_season(t, y, weight)
     if period is not None:
-        season = ("PER * M32", part.season(period))
-        trends = [[*trend, season] for trend in trends]
-        trends.append([line, wander])
+        around = _around(period, 0.02)
+        wave = Periodic(1.0, period, length_scale_bounds=_around(1.0, 0.7), period_bounds=around)
+        season = wave * _matern(0.3, 2.0 * extent, nu=1.5)  # its shape changes over the range
+        trends = [[*trend, ("PER * M32", season)] for trend in trends] + trends[:1]
     return [_add(terms) for terms in trends]
 
 
@@ -97,50 +92,40 @@ def has_series(X: Array) -> bool:
     return X.shape[1] == 1 and bool(np.any(X != X[0]))
 
 
-class _Parts(NamedTuple):
-    """Base kernels for y of unit variance: values, and bounds as wide as these are uncertain."""
+def _list_trends(extent: float) -> list[_Terms]:
+    """Sums for y of unit variance at times of a range.
 
-    extent: float  # range of the times
+    Values have bounds as wide as they are uncertain.
+    """
+    # a level of which nothing is known, and a slope
+    line = Linear(
+        extent,
+        offset=np.sqrt(_LEVEL),
+        offset_bounds="fixed",
+        length_scale_bounds=_around(extent, 1.5),
+    )
+    # a level that wanders by a deviation of y over the range, and a slope that does
+    level = Wiener(extent, length_scale_bounds=_around(extent, 2.0))
+    slope = Wiener(0.5 * extent, integrated=True, length_scale_bounds=_around(0.5 * extent, 1.5))
+    # a slope that lasts for a part of the range, and leaves the level where it has led it
+    coast = Constant(0.05, value_bounds=_around(0.05, 2.0)) * IntegratedOU(
+        0.1 * extent, length_scale_bounds=_around(0.1 * extent, 1.0)
+    )
+    base: _Terms = [("LIN", line), ("W", level)]
+    return [
+        base,
+        [*base, ("M32", _matern(0.3, 0.2 * extent, nu=1.5))],
+        [*base, ("IOU", coast)],
+        [("LIN", line), ("IW", slope), ("W", level)],
+        [("W", level)],
+        [("M12", _matern(0.5, 0.3 * extent, nu=0.5))],
+    ]
 
-    def line(self) -> Kernel:
-        """A level, of which nothing is known, and a slope."""
-        return Linear(
-            self.extent,
-            offset=np.sqrt(_LEVEL),
-            offset_bounds="fixed",
-            length_scale_bounds=_around(self.extent, 1.5),
-        )
 
-    def wander(self, *, integrated: bool = False) -> Kernel:
-        """A level that wanders by a deviation of y over the range, or a slope that does."""
-        length = 0.5 * self.extent if integrated else self.extent
-        bounds = _around(length, 1.5 if integrated else 2.0)
-        return Wiener(length, integrated=integrated, length_scale_bounds=bounds)
-
-    def coast(self) -> Kernel:
-        """A slope that lasts for a part of the range, and leaves the level where it has led it."""
-        length = 0.1 * self.extent
-        amplitude = Constant(0.05, value_bounds=_around(0.05, 2.0))
-        return amplitude * IntegratedOU(length, length_scale_bounds=_around(length, 1.0))
-
-    def bend(self) -> Kernel:
-        """What lasts for a part of the range."""
-        return self._matern(0.3, 0.2 * self.extent, nu=1.5)
-
-    def rest(self) -> Kernel:
-        """A level that returns to its mean."""
-        return self._matern(0.5, 0.3 * self.extent, nu=0.5)
-
-    def season(self, period: float) -> Kernel:
-        """A season whose shape changes over the range."""
-        periodic = Periodic(
-            1.0, period, length_scale_bounds=_around(1.0, 0.7), period_bounds=_around(period, 0.02)
-        )
-        return periodic * self._matern(0.3, 2.0 * self.extent, nu=1.5)
-
-    def _matern(self, variance: float, length: float, nu: float) -> Kernel:
-        amplitude = Constant(variance, value_bounds=_around(variance, 1.5))
-        return amplitude * Matern(length, nu=nu, length_scale_bounds=_around(length, 1.0))
+def _matern(variance: float, length: float, nu: float) -> Kernel:
+    """A level that returns to its mean, or bends, of a variance that is uncertain."""
+    amplitude = Constant(variance, value_bounds=_around(variance, 1.5))
+    return amplitude * Matern(length, nu=nu, length_scale_bounds=_around(length, 1.0))
 
 
 def _around(value: float, spread: float) -> tuple[float, float]:
@@ -149,7 +134,7 @@ def _around(value: float, spread: float) -> tuple[float, float]:
     return value / factor, value * factor
 
 
-def _add(terms: list[tuple[str, Kernel]]) -> tuple[str, Kernel]:
+def _add(terms: _Terms) -> tuple[str, Kernel]:
     """Name and kernel of a sum, with a level if no line has it."""
     names, kernels = zip(*terms, strict=True)
     if "LIN" not in names:
