@@ -149,39 +149,43 @@ class VBKSLearner(KernelSettings):
         """Search for all hyperparameters, from the start."""
         fits = (LocalFit.fail("It was not reached."),) * len(state.candidates)
         search = self._begin(replace(state, fits=fits), X, y, end_pass)
-        every_row = self._is_collapsed(len(X))
-        sample = None if state.is_series else draw_sample(state, X, y, every_row=every_row)
-        bounds = np.empty(len(fits))  # on y's scale, of the rows of the screening
-        for frame, members in state.by_frame(range(len(fits))):
-            if sample is None:
-                self._screen_series(search, frame, members)
-            else:
-                settings = state.scales, self.n_restarts, self.tol
-                search.run(screen, (sample.scaled(frame), *settings, state.seed), members)
-            bounds[members] = frame.target.log_jacobian(y if sample is None else sample.y)
-        bounds += [fit.lower_bound for fit in search.state.fits]
-        chosen = find_best(bounds, range(len(fits)), self._n_trained(len(fits)))
-        if state.is_series:
-            chosen = in_reach(bounds, chosen)
-        if sample is not None and not every_row:
-            for frame, members in state.by_frame(chosen):
-                # to the top, which takes Adam thousands of steps
-                X_some, y_some = frame.scale(sample.X, sample.y)
-                told = sample.Z_climb, state.scales, COLLAPSED_ITERATIONS, self.tol
-                climb = Climb(X_some, y_some, *told)
-                search.improve(train_collapsed, (climb, -np.inf), members)
+        chosen = self._screen_series(search) if state.is_series else self._screen(search)
         self._train(search, chosen)
         return replace(self._conclude(search), n_screened=len(X))
 
-    def _screen_series(self, search: KernelFits, frame: Frame, members: list[int]) -> None:
-        """Climb by the evidence of the last rows; L_i is that of all."""
-        state = search.state
-        X, y = frame.scale(search.X, search.y)
-        last = np.sort(np.argsort(X[:, 0], kind="stable")[-_SERIES_ROWS:])
-        climb = Climb(X[last], y[last], None, state.scales, _SERIES_CLIMB, self.tol)
-        search.run(train_series, (climb,), members)
-        if len(last) < len(X):
-            search.improve(judge, (X, y, state.Z), members)
+    def _screen_series(self, search: KernelFits) -> list[int]:
+        """Climb by the evidence of the last rows: the kernels near the best, by that of all."""
+        state, every = search.state, range(len(search.state.fits))
+        for frame, members in state.by_frame(every):
+            X, y = frame.scale(search.X, search.y)
+            last = np.sort(np.argsort(X[:, 0], kind="stable")[-_SERIES_ROWS:])
+            climb = Climb(X[last], y[last], None, state.scales, _SERIES_CLIMB, self.tol)
+            search.run(train_series, (climb,), members)
+            if len(last) < len(X):
+                search.improve(judge, (X, y, state.Z), members)
+        bounds = search.state.local_bounds
+        return in_reach(bounds, find_best(bounds, every, self._n_trained(len(every))))
+
+    def _screen(self, search: KernelFits) -> list[int]:
+        """Climb from many values by the bounds of a sample: the best kernels."""
+        state, every = search.state, range(len(search.state.fits))
+        every_row = self._is_collapsed(len(search.X))
+        sample = draw_sample(state, search.X, search.y, every_row=every_row)
+        bounds = np.empty(len(every))  # on y's scale, of the sample
+        for frame, members in state.by_frame(every):
+            settings = state.scales, self.n_restarts, self.tol, state.seed
+            search.run(screen, (sample.scaled(frame), *settings), members)
+            bounds[members] = frame.target.log_jacobian(sample.y)
+        bounds += [fit.lower_bound for fit in search.state.fits]
+        chosen = find_best(bounds, every, self._n_trained(len(every)))
+        if not every_row:
+            for frame, members in state.by_frame(chosen):
+                # to the top, which takes Adam thousands of steps
+                told = sample.Z_climb, state.scales, COLLAPSED_ITERATIONS, self.tol
+                X, y = frame.scale(sample.X, sample.y)
+                climb = Climb(X, y, *told)
+                search.improve(train_collapsed, (climb, -np.inf), members)
+        return chosen
 
     def _begin(self, state: State, X: Array, y: Targets, end_pass: EndPass = go_on) -> KernelFits:
         """The fits of a state, for tasks to replace; whoever listens hears of concluded states."""
