@@ -197,6 +197,11 @@ class Objective:
             parts.append(np.full((p.Z.size, 2), [-np.inf, np.inf]))
         return np.concatenate([*parts, p.refinement.bounds])
 
+    @property
+    def memory(self) -> Objective:
+        """That of a search, see `lbfgs_ascent`: the sites."""
+        return self
+
     def get_state(self) -> tuple[Sites, ...]:
         """What an evaluation leaves for the next one, see `Resumable`."""
         return self.sites

@@ -5,8 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -15,8 +14,6 @@ from skvbgp._core.exclusion import learn_exclusion
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, find_first_columns
 from skvbgp._optim.ascent import EndPass, report_as
-from skvbgp._optim.convergence import has_settled, warn_of_fall
-from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
 from skvbgp.base import (
     Labels,
     Learner,
@@ -39,14 +36,13 @@ from skvbgp.ep._bound import (
 from skvbgp.ep._inputs import InputModel, Inputs
 from skvbgp.ep._posterior import ClassPosterior, LatentPosterior
 from skvbgp.ep._refinement import Refinement
+from skvbgp.ep._rounds import Reached, maximise_in_rounds
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Sites
 from skvbgp.ep._state import Start, State
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._by_input import bind_columns, join_columns, share_hyperparameters
 
-#: Iterations until the weights of the trace correction are brought up to date.
-_ROUND = 20
 #: Convergence of EP within the search, whose line searches need no more: its range, and its ratio
 #: to ``tol``.
 _EP_TOL_RANGE = (1e-4, 1e-2)
@@ -57,16 +53,6 @@ _ROUND_TOL = 10.0
 _FINAL_EP_TOL = 1e-9
 #: Distance, in units of the inputs' spread, below which two inducing inputs are one.
 _SAME_PLACE = 1e-9
-
-
-class Reached(NamedTuple):
-    """Where a search stands, or has ended."""
-
-    parameters: Parameters
-    sites: tuple[Sites, ...]
-    value: float  # log evidence plus log prior, less the KL of the missing entries
-    n_iter: int
-    stopped: bool  # by a callback
 
 
 @dataclass(frozen=True)
@@ -151,7 +137,7 @@ class EPLearner(Learner):
 
         def conclude(reached: Reached, searches: list[Reached]) -> State:
             start = replace(state, parameters=reached.parameters)
-            n_iter = max(1, sum(search.n_iter for search in searches))
+            n_iter = max(1, sum(len(search.values) for search in searches))
             return self._solve(start, problem, X, y, reached.sites, n_iter)
 
         searches: list[Reached] = []
@@ -299,41 +285,27 @@ def maximise(
     depends on the length scales it finds.
     """
     ep_tol = float(np.clip(_EP_TOL_RATIO * tol, *_EP_TOL_RANGE))
-    solution = solve(problem, start, make_vague(problem), ep_tol)
-    n_iter, value, joint = 0, -np.inf, False
-    while True:
-        objective = Objective(
+
+    def pose(reached: Reached) -> Objective:
+        p, is_first = reached.parameters, reached.value == -np.inf
+        solution = solve(problem, p, reached.sites, ep_tol)
+        return Objective(
             problem,
-            solution.parameters,
+            p,
             solution.correction_weights,
             solution.sites,
-            learn_inducing=learn_inducing and joint,
+            learn_inducing=learn_inducing and not is_first,
             tol=ep_tol,
         )
-        result = lbfgs_ascent(
-            objective,
-            objective.x,
-            max_iter=min(_ROUND, max_iter - n_iter),
-            tol=tol,
-            bounds=objective.bounds,
-            memory=objective,
-            end_pass=report_as(partial(_reach, objective, n_iter), end_pass),
-        )
-        n_iter += len(result.values)
-        solution = solve(problem, objective.parameters(result.x), objective.sites, ep_tol)
-        before, value = value, result.value
-        settled = joint and has_settled(value, before, _ROUND_TOL * tol)
-        joint = True
-        if result.stopped or n_iter >= max_iter or settled:
-            warn_of_fall(value, before, _ROUND_TOL * tol)
-            return Reached(solution.parameters, solution.sites, value, n_iter, result.stopped)
 
-
-def _reach(objective: Objective, n_before: int, result: LbfgsResult) -> Reached:
-    """Where a search stands after an iteration of a round."""
-    n_iter = n_before + len(result.values)
-    p = objective.parameters(result.x)
-    return Reached(p, objective.sites, result.value, n_iter, result.stopped)
+    return maximise_in_rounds(
+        pose,
+        Reached(start, make_vague(problem)),
+        max_iter=max_iter,
+        tol=tol,
+        round_tol=_ROUND_TOL * tol,
+        end_pass=end_pass,
+    )
 
 
 def _spread(values: Array, y: Labels) -> Array:

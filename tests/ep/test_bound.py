@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._optim.ascent import go_on
 from skvbgp._optim.lbfgs import lbfgs_ascent
-from skvbgp.ep import _learner
+from skvbgp.ep import _rounds
 from skvbgp.ep._bound import (
     Objective,
     Parameters,
@@ -201,7 +201,7 @@ def test_training_ends_at_a_stationary_point(approximation):
     value, gradient = objective(objective.x)
     assert_allclose(gradient, 0.0, atol=5e-3)
     assert_allclose(value, optimum.value, atol=1e-4)
-    assert len(calls) == optimum.n_iter
+    assert len(calls) == len(optimum.values)
     start = Objective(
         problem, p, solution.correction_weights, objective.sites, learn_inducing=True, tol=TOL
     )
@@ -213,13 +213,13 @@ def test_training_stops_when_it_is_told_to():
     calls = []
 
     def end_pass(make):
-        calls.append(make().n_iter)
+        calls.append(len(make().values))
         return len(calls) == 3
 
     optimum = maximise(problem, p, max_iter=50, tol=0.0, learn_inducing=True, end_pass=end_pass)
-    assert optimum.stopped and optimum.n_iter == len(calls) == calls[-1] == 3
+    assert optimum.stopped and len(optimum.values) == len(calls) == calls[-1] == 3
     optimum = maximise(problem, p, max_iter=25, tol=0.0, learn_inducing=True, end_pass=go_on)
-    assert not optimum.stopped and optimum.n_iter <= 25
+    assert not optimum.stopped and len(optimum.values) <= 25
 
 
 def test_inducing_inputs_are_kept_where_they_are_not_learned():
@@ -274,7 +274,7 @@ def test_a_fall_is_no_convergence(monkeypatch):
         rounds.append(result)
         return replace(result, value=result.value - 10.0) if len(rounds) == 2 else result
 
-    monkeypatch.setattr(_learner, "lbfgs_ascent", lower_in_the_second_round)
+    monkeypatch.setattr(_rounds, "lbfgs_ascent", lower_in_the_second_round)
     options = {"tol": 1e-5, "learn_inducing": True, "end_pass": go_on}
     maximise(problem, p, max_iter=200, **options)
     assert len(rounds) > 2

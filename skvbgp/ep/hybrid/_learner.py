@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +12,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass, report_as
-from skvbgp._optim.convergence import has_settled, warn_of_fall
-from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
 from skvbgp.base import (
     Labels,
     Learner,
@@ -25,6 +22,7 @@ from skvbgp.base import (
     pick,
 )
 from skvbgp.ep._likelihoods import Likelihood
+from skvbgp.ep._rounds import ROUND, Reached, maximise_in_rounds
 from skvbgp.ep.hybrid._columns import ColumnModel
 from skvbgp.ep.hybrid._free_posterior import FreePosterior
 from skvbgp.ep.hybrid._objective import (
@@ -39,22 +37,12 @@ from skvbgp.ep.hybrid._recognition import Recognition, RowLatents
 from skvbgp.ep.hybrid._state import HybridStart, HybridState
 from skvbgp.kernels import RBF
 
-#: Iterations until the sites are brought up to date.
-_ROUND = 20
 #: Convergence of EP between the rounds.
 _EP_TOL = 1e-4
 #: Precision of the noise of scaled columns at the start.
 _START_PRECISION = 2.0
 #: Convergence of the sites that a fit ends with.
 _FINAL_EP_TOL = 1e-7
-
-
-class Reached(NamedTuple):
-    """Where a search stands, or has ended."""
-
-    parameters: HybridParameters
-    sites: ColumnSites
-    values: tuple[float, ...]  # objective after each iteration
 
 
 @dataclass(frozen=True)
@@ -126,7 +114,7 @@ class HybridLearner(Learner):
         p = state.posterior.extend(self._prepare(columns, X, y))
         X, y = np.concatenate([state.X, X]), state.y.joined(y)
         data = self._prepare(columns, X, y)
-        reached = Reached(p, ColumnSites.vague(data.t), state.values)
+        reached = Reached(p, ColumnSites.vague(data.t), values=state.values)
         updated = _conclude(columns, data, reached, X, y)
         end_pass(lambda: updated)
         return updated
@@ -170,32 +158,23 @@ def choose_start(
 def maximise(
     data: HybridData, start: HybridParameters, *, max_iter: int, tol: float, end_pass: EndPass
 ) -> Reached:
-    """Rounds of L-BFGS at fixed sites, which are refreshed in between.
+    """Maximise the joint bound, at fixed sites within a round.
 
     What `end_pass` gets makes a `Reached`.
     """
-    reached, value = Reached(start, ColumnSites.vague(data.t), ()), -np.inf
-    while True:
-        p, n_iter = reached.parameters, len(reached.values)
-        objective = HybridObjective(data, p, solve(data, p, reached.sites, _EP_TOL).sites)
-        result = lbfgs_ascent(
-            objective,
-            objective.x,
-            max_iter=min(_ROUND, max_iter - n_iter),
-            tol=0.1 * tol,
-            bounds=objective.bounds,
-            end_pass=report_as(partial(_reach, objective, reached.values), end_pass),
-        )
-        reached = _reach(objective, reached.values, result)
-        before, value = value, result.value
-        settled = has_settled(value, before, _ROUND * tol)
-        if result.stopped or len(reached.values) >= max_iter or settled:
-            warn_of_fall(value, before, _ROUND * tol)
-            return reached
 
+    def pose(reached: Reached) -> HybridObjective:
+        p = reached.parameters
+        return HybridObjective(data, p, solve(data, p, reached.sites, _EP_TOL).sites)
 
-def _reach(objective: HybridObjective, before: tuple[float, ...], result: LbfgsResult) -> Reached:
-    return Reached(objective.parameters(result.x), objective.sites, before + result.values)
+    return maximise_in_rounds(
+        pose,
+        Reached(start, ColumnSites.vague(data.t)),
+        max_iter=max_iter,
+        tol=0.1 * tol,
+        round_tol=ROUND * tol,
+        end_pass=end_pass,
+    )
 
 
 def _conclude(

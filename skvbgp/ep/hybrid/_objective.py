@@ -228,6 +228,8 @@ class HybridObjective:
     log amplitudes.
     """
 
+    memory = None  # an evaluation leaves nothing for the next one
+
     def __init__(self, data: HybridData, start: HybridParameters, sites: ColumnSites) -> None:
         self._data, self._start, self.sites = data, start, sites
         m, Q = start.Z.shape

@@ -10,9 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from skvbgp._core.gaussian import InducingOutputs
 from skvbgp._optim.ascent import go_on
 from skvbgp._optim.lbfgs import lbfgs_ascent
-from skvbgp.ep import Psi2
+from skvbgp.ep import Psi2, _rounds
 from skvbgp.ep._inputs import Inputs
-from skvbgp.ep.hybrid import _learner
 from skvbgp.ep.hybrid._bound import CollapsedBound, LatentFeatures
 from skvbgp.ep.hybrid._learner import maximise
 from skvbgp.ep.hybrid._objective import (
@@ -187,7 +186,7 @@ def test_predictions_are_the_dense_ones(rng):
 def test_training_ends_at_a_stationary_point_of_the_bound_at_its_sites():
     _, data, p, _ = small_problem(n=12)
     calls = []
-    optimum, sites, values = maximise(
+    optimum, sites, _, values, _ = maximise(
         data, p, max_iter=600, tol=1e-11, end_pass=lambda make: calls.append(make().values[-1])
     )
     assert tuple(calls) == values
@@ -233,7 +232,7 @@ def test_a_fall_is_no_convergence(monkeypatch):
         rounds.append(result)
         return replace(result, value=result.value - 10.0) if len(rounds) == 2 else result
 
-    monkeypatch.setattr(_learner, "lbfgs_ascent", lower_in_the_second_round)
+    monkeypatch.setattr(_rounds, "lbfgs_ascent", lower_in_the_second_round)
     maximise(data, p, max_iter=200, tol=1e-5, end_pass=go_on)
     assert len(rounds) > 2
     rounds.clear()
