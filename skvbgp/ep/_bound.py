@@ -149,7 +149,7 @@ def solve(problem: Problem, p: Parameters, sites: tuple[Sites, ...], tol: float)
     """Run EP from some sites, for each problem on the same prior."""
     prior = problem.prior(p)
     fixpoints = thread_map(
-        lambda t, own: problem.schedule.run(t, prior, own, tol, problem.weight),
+        lambda t, own: problem.schedule.run(t, prior.A, prior.noise, own, tol, problem.weight),
         zip(problem.T, sites, strict=True),
     )
     return Solution(p, prior, tuple(fixpoints))

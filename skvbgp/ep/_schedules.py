@@ -11,7 +11,6 @@ is left of the rows' own noise. Without noise these are (S.12) to (S.16).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -27,18 +26,6 @@ _REPEATED = 0.5
 _BACK_OFF = 0.7
 
 
-class Prior(Protocol):
-    """f = A v + e with v ~ N(0, I), like `SparsePrior`."""
-
-    @property
-    def A(self) -> Array:
-        """(n, m)."""
-
-    @property
-    def noise(self) -> Array:
-        """Variances (n,) of e."""
-
-
 @dataclass(frozen=True)
 class Schedule:
     """Expectation propagation: of which likelihood, and how it comes to its fixed point."""
@@ -49,10 +36,17 @@ class Schedule:
     likelihood: Likelihood = Probit()  # whose moments the sites match
 
     def run(
-        self, t: Array, prior: Prior, sites: Sites, tol: float, weight: Array | None = None
+        self,
+        t: Array,
+        A: Array,
+        noise: Array,
+        sites: Sites,
+        tol: float,
+        weight: Array | None = None,
     ) -> Fixpoint:
         """Update the sites until matching moves none of them by more than ``tol``.
 
+        They are of f = A v + e with v ~ N(0, I), A (n, m), and variances ``noise`` (n,) of e.
         Rows with weights (n,) have as many equal sites, and below 1 a power of the likelihood.
         The measure is the largest entry of `Sites.move_to`, which knows no scale of f. Where
         the sites oscillate, the damping increases; where they then creep, it decreases again.
@@ -62,9 +56,9 @@ class Schedule:
         counts = None if weight is None else np.maximum(weight, 1.0)
         power = None if weight is None else np.minimum(weight, 1.0)
         for n_iter in range(1, self.max_iter + 1):
-            posterior = SitePosterior(prior.A, sites, counts)
+            posterior = SitePosterior(A, sites, counts)
             cavity = posterior.cavity
-            matched, moments = match_sites(self.likelihood, t, *cavity, prior.noise, power)
+            matched, moments = match_sites(self.likelihood, t, *cavity, noise, power)
             move = sites.move_to(matched, posterior.marginal_variance)
             distance = np.max(np.abs(move))
             if distance < tol or n_iter == self.max_iter:
@@ -78,20 +72,20 @@ class Schedule:
             if self.name == "parallel":  # all sites at once, from the same posterior
                 sites = sites.towards(matched, step)
             else:
-                sites = self._visit_each(t, prior, posterior, step, power)
+                sites = self._visit_each(t, noise, posterior, step, power)
         return Fixpoint(posterior, moments, n_iter, bool(distance < tol))
 
     def _visit_each(
-        self, t: Array, prior: Prior, posterior: SitePosterior, step: float, power: Array | None
+        self, t: Array, noise: Array, posterior: SitePosterior, step: float, power: Array | None
     ) -> Sites:
         """One site after the other, each from the posterior with those before it.
 
         They are sites of g, as those of f that other hyperparameters have left may not exist. Those
         of equal rows move together.
         """
-        n, noise, sites = len(t), prior.noise, posterior.sites
+        n, sites = len(t), posterior.sites
         counts = np.ones(n) if posterior.weight is None else posterior.weight
-        q = FactoredPosterior(prior.A, posterior.total)
+        q = FactoredPosterior(posterior.A, posterior.total)
         tau, nu = sites.tau.copy(), sites.nu.copy()
         for i in range(n):
             mean, variance = q.marginal(i)

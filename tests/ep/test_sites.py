@@ -46,7 +46,7 @@ def sixty():
 def test_dtc_at_the_rows_is_dense_ep(sixty, schedule):
     X, t, kernel = sixty
     prior = SparsePrior(InducingOutputs(kernel, X), certain(X), "dtc")
-    fixpoint = schedule.run(t, prior, Sites.vague(60), TOL)
+    fixpoint = schedule.run(t, prior.A, prior.noise, Sites.vague(60), TOL)
     tau, nu, mu, Sigma, evidence = oracles.dense_ep(kernel(X), t, oracles.tilted_probit)
     q = fixpoint.posterior
     assert fixpoint.converged
@@ -71,7 +71,7 @@ def test_sparse_evidence_is_that_of_its_dense_twin(approximation, uncertain, sch
     prior = small_prior(approximation, uncertain=uncertain)
     inputs, Z = small_inputs(uncertain=uncertain), prior.inducing.Z
     t = small_labels(inputs)
-    fixpoint = schedule.run(t, prior, Sites.vague(len(t)), TOL)
+    fixpoint = schedule.run(t, prior.A, prior.noise, Sites.vague(len(t)), TOL)
     sites = fixpoint.posterior.sites.without_noise(prior.noise)
     expected, tau, nu = oracles.corrected_evidence(
         inputs.mean, inputs.variance, t, Z, VARIANCE, LENGTH_SCALE, approximation, JITTER
@@ -86,8 +86,8 @@ def test_sparse_evidence_is_that_of_its_dense_twin(approximation, uncertain, sch
 def test_schedules_have_the_same_fixed_point(approximation):
     prior = small_prior(approximation, n=40, m=6)
     t = np.where(prior.A[:, 0] + prior.A[:, 1] > 0.5, 1.0, -1.0)
-    a = PARALLEL.run(t, prior, Sites.vague(40), TOL)
-    b = SEQUENTIAL.run(t, prior, Sites.vague(40), TOL)
+    a = PARALLEL.run(t, prior.A, prior.noise, Sites.vague(40), TOL)
+    b = SEQUENTIAL.run(t, prior.A, prior.noise, Sites.vague(40), TOL)
     assert a.converged and b.converged
     assert_allclose(a.posterior.sites.tau, b.posterior.sites.tau, atol=1e-9)
     assert_allclose(a.posterior.sites.nu, b.posterior.sites.nu, atol=1e-9)
@@ -97,8 +97,8 @@ def test_schedules_have_the_same_fixed_point(approximation):
 def test_damping_changes_the_path_only(damping):
     prior = small_prior(n=40, m=6)
     t = np.where(prior.A[:, 0] > 0.5, 1.0, -1.0)
-    undamped = PARALLEL.run(t, prior, Sites.vague(40), TOL)
-    damped = Schedule("parallel", 500, damping).run(t, prior, Sites.vague(40), TOL)
+    undamped = PARALLEL.run(t, prior.A, prior.noise, Sites.vague(40), TOL)
+    damped = Schedule("parallel", 500, damping).run(t, prior.A, prior.noise, Sites.vague(40), TOL)
     assert damped.converged and damped.n_iter > undamped.n_iter
     assert_allclose(damped.posterior.sites.tau, undamped.posterior.sites.tau, atol=1e-9)
 
@@ -108,8 +108,8 @@ def test_oscillating_sites_are_damped():
     X = np.random.default_rng(0).standard_normal((60, 2))
     t = np.where(X.sum(axis=1) > 0.0, 1.0, -1.0)
     prior = SparsePrior(InducingOutputs(Constant(300.0) * RBF(4.0), X[:10]), certain(X), "dtc")
-    parallel = PARALLEL.run(t, prior, Sites.vague(60), 1e-9)
-    sequential = SEQUENTIAL.run(t, prior, Sites.vague(60), 1e-9)
+    parallel = PARALLEL.run(t, prior.A, prior.noise, Sites.vague(60), 1e-9)
+    sequential = SEQUENTIAL.run(t, prior.A, prior.noise, Sites.vague(60), 1e-9)
     assert parallel.converged and parallel.n_iter < 50
     assert_allclose(parallel.log_evidence, sequential.log_evidence, rtol=1e-9)
 
@@ -119,7 +119,7 @@ def test_damping_decreases_once_the_sites_creep():
     X = np.random.default_rng(0).standard_normal((100, 4))
     t = np.where(X[:, :3].sum(axis=1) > 2.5, 1.0, -1.0)
     prior = SparsePrior(InducingOutputs(Constant(100.0) * RBF(4.0), X[:20]), certain(X), "dtc")
-    run = PARALLEL.run(t, prior, Sites.vague(100), 1e-9)
+    run = PARALLEL.run(t, prior.A, prior.noise, Sites.vague(100), 1e-9)
     assert run.converged and run.n_iter < 45
 
 
@@ -128,7 +128,7 @@ def test_first_pass_is_damped_by_the_share_that_is_asked_for():
     t = small_labels(small_inputs())
     vague = Sites.vague(len(t))
     full, _ = match_sites(Probit(), t, *SitePosterior(prior.A, vague).cavity, prior.noise)
-    half = Schedule("parallel", 2, 0.5).run(t, prior, vague, 0.0)
+    half = Schedule("parallel", 2, 0.5).run(t, prior.A, prior.noise, vague, 0.0)
     assert_allclose(half.posterior.sites.tau, 0.5 * full.tau)
     assert half.n_iter == 2 and not half.converged
 
@@ -137,7 +137,7 @@ def test_evidence_is_stationary_in_the_sites():
     """So that its gradient is the one for fixed sites."""
     prior = small_prior()
     t = small_labels(small_inputs())
-    sites = PARALLEL.run(t, prior, Sites.vague(len(t)), TOL).posterior.sites
+    sites = PARALLEL.run(t, prior.A, prior.noise, Sites.vague(len(t)), TOL).posterior.sites
 
     def evidence(step, seed):
         rng = np.random.default_rng(seed)
@@ -156,8 +156,8 @@ def test_a_row_that_carries_no_information():
     X = np.array([[0.0], [1e3]])
     prior = SparsePrior(InducingOutputs(kernel, X[:1]), certain(X), "dtc")
     alone = SparsePrior(InducingOutputs(kernel, X[:1]), certain(X[:1]), "dtc")
-    both = PARALLEL.run(np.array([1.0, 1.0]), prior, Sites.vague(2), TOL)
-    one = PARALLEL.run(np.array([1.0]), alone, Sites.vague(1), TOL)
+    both = PARALLEL.run(np.array([1.0, 1.0]), prior.A, prior.noise, Sites.vague(2), TOL)
+    one = PARALLEL.run(np.array([1.0]), alone.A, alone.noise, Sites.vague(1), TOL)
     assert_allclose(both.log_evidence, one.log_evidence + np.log(0.5))
     assert_allclose(both.posterior.marginal_mean[1], 0.0)
 
@@ -167,7 +167,7 @@ def test_extreme_variances_of_f(variance):
     X = np.linspace(-1.0, 1.0, 9)[:, None]
     t = np.where(np.arange(9) % 4 < 2, 1.0, -1.0)
     prior = SparsePrior(InducingOutputs(Constant(variance) * RBF(0.5), X), certain(X), "dtc")
-    fixpoint = PARALLEL.run(t, prior, Sites.vague(9), 1e-8)
+    fixpoint = PARALLEL.run(t, prior.A, prior.noise, Sites.vague(9), 1e-8)
     q = fixpoint.posterior
     assert fixpoint.converged
     assert np.isfinite(fixpoint.log_evidence) and np.all(q.marginal_variance > 0.0)

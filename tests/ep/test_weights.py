@@ -1,7 +1,6 @@
 """Weights of rows: a weight is a repetition, zero leaves out, and fractions count as such."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -54,9 +53,9 @@ def test_equal_rows_have_equal_sites(approximation, schedule):
     inputs, Z = small_inputs(), np.random.default_rng(1).standard_normal((4, 2))
     inducing, t = InducingOutputs(KERNEL, Z), small_labels(inputs)
     prior = SparsePrior(inducing, inputs, approximation)
-    weighted = schedule.run(t, prior, Sites.vague(8), TOL, REPETITIONS.astype(float))
+    weighted = schedule.run(t, prior.A, prior.noise, Sites.vague(8), TOL, REPETITIONS.astype(float))
     prior = SparsePrior(inducing, inputs.rows(REPEATED), approximation)
-    repeated = schedule.run(t[REPEATED], prior, Sites.vague(15), TOL)
+    repeated = schedule.run(t[REPEATED], prior.A, prior.noise, Sites.vague(15), TOL)
     assert weighted.converged
     for name in ("tau", "nu"):
         found = getattr(weighted.posterior.sites, name)
@@ -96,8 +95,7 @@ def test_evidence_is_that_of_dense_ep_on_the_repeated_rows(approximation):
 def test_a_row_of_little_weight_has_a_power_of_its_likelihood(schedule, weight):
     """Of one row, EP is exact."""
     A, power = np.array([[np.sqrt(10.0)]]), np.array([weight])
-    prior = SimpleNamespace(A=A, noise=np.zeros(1))
-    fixpoint = schedule.run(np.ones(1), prior, Sites.vague(1), 1e-9, power)
+    fixpoint = schedule.run(np.ones(1), A, np.zeros(1), Sites.vague(1), 1e-9, power)
     log_z, mean, variance = oracles.tempered_probit(1.0, 0.0, 10.0, 0.0, weight)
     assert fixpoint.converged
     assert_allclose(fixpoint.posterior.marginal_mean, mean, rtol=1e-3)

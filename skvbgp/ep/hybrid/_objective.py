@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,13 +77,6 @@ class HybridParameters:
         return LatentFeatures(inducing, self.recognition.latents(rows))
 
 
-class _ScaledPrior(NamedTuple):
-    """Prior of one column's f at the rows where it is seen."""
-
-    A: Array
-    noise: Array
-
-
 @dataclass(frozen=True)
 class ColumnSites:
     """EP sites of f for all discrete columns, of one copy each; 0 where an entry is missing."""
@@ -118,10 +111,10 @@ class ColumnSites:
             if not seen.any():
                 projected.append(self.projected[j])
                 continue
-            prior = _ScaledPrior(s * features.A[seen], s**2 * features.noise[seen])
+            A, noise = s * features.A[seen], s**2 * features.noise[seen]
             weight = pick(counts, seen)
-            fixpoint = schedule.run(t[seen, j], prior, self.projected[j], tol, weight)
-            sites, scales = split_copies(fixpoint, prior.noise, weight)
+            fixpoint = schedule.run(t[seen, j], A, noise, self.projected[j], tol, weight)
+            sites, scales = split_copies(fixpoint, noise, weight)
             tau[seen, j], nu[seen, j], log_scale[j] = sites.tau, sites.nu, scales.sum()
             projected.append(fixpoint.posterior.sites)
             converged &= fixpoint.converged

@@ -1,7 +1,6 @@
 """Weights of rows: a weight is so many copies, zero leaves out, and fractions count as such."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -139,11 +138,10 @@ def test_continuous_columns_have_the_bound_times_the_weight():
 def test_copies_of_a_site_have_the_mass_and_moments_of_the_tilted_distribution(weight, noise):
     """Integrated literally: of Phi(g)^w for w < 1, and else of one of the copies."""
     A, likelihood = np.array([[1.5]]), LIKELIHOODS["probit"]
-    prior = SimpleNamespace(A=A, noise=np.full(1, noise))
     schedule = Schedule("parallel", 500, 0.0, likelihood)
     weights = np.full(1, weight)
-    fixpoint = schedule.run(np.ones(1), prior, Sites.vague(1), 1e-12, weights)
-    sites, scales = split_copies(fixpoint, prior.noise, weights)
+    fixpoint = schedule.run(np.ones(1), A, np.full(1, noise), Sites.vague(1), 1e-12, weights)
+    sites, scales = split_copies(fixpoint, np.full(1, noise), weights)
     (c,), (s,) = fixpoint.posterior.cavity
     power = min(weight, 1.0)
     g = np.linspace(c - 12.0 * np.sqrt(s), c + 12.0 * np.sqrt(s), 4_001)
