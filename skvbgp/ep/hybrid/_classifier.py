@@ -36,6 +36,8 @@ from skvbgp.ep.hybrid._targets import TakesLabels
 
 #: Rows of one task of a prediction.
 _TASK_ROWS = 1024
+#: Beyond it, slopes of the bound have squares that no floating-point number can be.
+_LARGEST_PRIOR_WEIGHT = 1e100
 
 
 class HybridGPLVM(
@@ -203,7 +205,7 @@ class HybridGPLVM(
         "likelihood": [StrOptions({"logistic", "probit"})],
         "supervised": [StrOptions({"auto"}), "boolean"],
         "missing_label": "no_validation",  # any value
-        "prior_weight": [Interval(Real, 0, None, closed="neither")],
+        "prior_weight": [Interval(Real, 0, _LARGEST_PRIOR_WEIGHT, closed="right")],
         **FORGETTING_OR_WINDOW,
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],

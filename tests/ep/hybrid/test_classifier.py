@@ -115,6 +115,13 @@ def test_likelihood_of_labels_and_binary_columns(iris):
         quick(likelihood="cauchy").fit(X, y)
 
 
+def test_a_prior_weight_whose_bound_would_overflow(iris):
+    _, holes, y = iris
+    with pytest.raises(ValueError, match=r"'prior_weight' parameter .* range \(0.0, 1e\+100\]"):
+        quick(prior_weight=1e300).fit(holes, y)
+    assert np.isfinite(quick(prior_weight=1e100, max_iter=2).fit(holes, y).lower_bound_)
+
+
 def test_a_constant_binary_column(rng):
     X = np.column_stack([rng.standard_normal((30, 2)), np.ones(30)])
     X[0, 2] = np.nan
