@@ -5,11 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._optim.ascent import go_on
-from skvbgp._optim.lbfgs import lbfgs_ascent
-from skvbgp.ep import _rounds
 from skvbgp.ep._bound import (
     Objective,
     Parameters,
@@ -262,22 +259,3 @@ def test_problems_of_several_classes_add_up():
     once -= p.refinement.kl(problem.missing)
     assert_allclose(value, sum(parts) - 2.0 * once, rtol=1e-9)
     assert_allclose(gradient, numerical_gradient(lambda x: objective(x)[0], objective.x), atol=1e-6)
-
-
-def test_a_fall_is_no_convergence(monkeypatch):
-    """Where bringing the weights up to date lowers the objective, the search goes on."""
-    problem, p = small_problem(n=40)
-    rounds = []
-
-    def lower_in_the_second_round(*arguments, **options):
-        result = lbfgs_ascent(*arguments, **options)
-        rounds.append(result)
-        return replace(result, value=result.value - 10.0) if len(rounds) == 2 else result
-
-    monkeypatch.setattr(_rounds, "lbfgs_ascent", lower_in_the_second_round)
-    options = {"tol": 1e-5, "learn_inducing": True, "end_pass": go_on}
-    maximise(problem, p, max_iter=200, **options)
-    assert len(rounds) > 2
-    rounds.clear()
-    with pytest.warns(ConvergenceWarning, match="fell"):
-        maximise(problem, p, max_iter=21, **options)
