@@ -22,7 +22,7 @@ from skvbgp._core.linalg import Array, triu_congruence
 from skvbgp._core.order import cut_evenly
 from skvbgp._core.parallel import thread_map
 from skvbgp.ep._inputs import Inputs
-from skvbgp.ep.expectations import KEPT_EXPONENTIALS, ExpectationGradients, Psi2, psi1, psi1_vjp
+from skvbgp.ep.expectations import KEPT_EXPONENTIALS, Psi2, psi1, psi1_vjp
 from skvbgp.kernels._squared_exponential import SquaredExponential
 
 #: Most rows that one thread works on at a time.
@@ -137,29 +137,19 @@ class RowFeatures:
         assert d_Z is not None  # as there is a Z
         theta = theta + d_theta
         d_variance, d_K_inv = np.zeros_like(d_mean), None
-        for part in self._expectation_gradients(d_K_fu, d_expected) if uncertain.any() else []:
-            theta += self._se.dtheta(part.log_variance, part.log_length_scale)
-            d_mean[uncertain] += part.mu
-            d_variance[uncertain] += part.s
-            d_Z += part.Z
-        if uncertain.any() and not self._fitc:
-            d_K_inv = self._psi2.weighted_sum(d_expected[uncertain])
+        if uncertain.any():
+            q, se, Psi1 = self._blurred, self._se, self._K_fu[uncertain]
+            arguments = q.mean, q.variance, inducing.Z, se.length_scale
+            parts = [psi1_vjp(*arguments, Psi1, d_K_fu[uncertain])]
+            if not self._fitc:
+                d_K_inv = self._psi2.weighted_sum(d_expected[uncertain])
+                parts.append(self._psi2.vjp(d_expected[uncertain], inducing.K_inv))
+            for part in parts:
+                theta += se.dtheta(part.log_variance, part.log_length_scale)
+                d_mean[uncertain] += part.mu
+                d_variance[uncertain] += part.s
+                d_Z += part.Z
         return RowGradients(theta, d_Z, d_mean, d_variance, -(d_A.T @ self.A), d_K_inv)
-
-    def _expectation_gradients(
-        self, d_K_fu: Array, d_expected: Array
-    ) -> list[ExpectationGradients]:
-        """Gradients through Psi1 and Psi2 of the uncertain rows."""
-        rows, uncertain = self._blurred, self._inputs.uncertain
-        Z, length_scale = self._inducing.Z, self._se.length_scale
-        parts = [
-            psi1_vjp(
-                rows.mean, rows.variance, Z, length_scale, self._K_fu[uncertain], d_K_fu[uncertain]
-            )
-        ]
-        if not self._fitc:
-            parts.append(self._psi2.vjp(d_expected[uncertain], self._inducing.K_inv))
-        return parts
 
 
 class PriorGradients(NamedTuple):
