@@ -52,8 +52,7 @@ class TakesLabels(ForgetsLabels):
         if reset:
             may_differ = as_step and self.supervised == "auto" and self.missing_label is None
             self._leaves_out_y = may_differ and not _may_be_class(y)
-        state = None if reset else self._state
-        has_labels = state is not None and len(state.y.classes) > 0
+        known = None if reset else self._state.y.classes
         options: dict[str, Any] = {
             "dtype": np.float64,
             "order": "C",
@@ -63,21 +62,18 @@ class TakesLabels(ForgetsLabels):
         if not self.supervised or (self.supervised == "auto" and self._leaves_out_y):
             y = None
         if y is None:
-            if has_labels:
+            if known is not None and len(known):
                 raise ValueError("The first call of partial_fit had labels, this one has none.")
             X = validate_numbers(self, X, reset=reset, **options)
             return X, Labels(np.empty(0), np.full(len(X), -1))
-        if state is not None and not has_labels:
+        if known is not None and not len(known):
             raise ValueError("The first call of partial_fit had no labels, this one has.")
         if self.missing_label is None:
             X, y = validate_numbers(self, X, y, reset=reset, **options)
         else:
             X = validate_numbers(self, X, reset=reset, **options)
             check_consistent_length(X, y)
-        classes = None
-        if "classes" in metadata:
-            known = None if state is None else state.y.classes
-            classes = read_classes(metadata["classes"], known)
+        classes = read_classes(metadata["classes"], known) if "classes" in metadata else None
         try:
             if self.missing_label is None:
                 return X, Labels.of(y, classes)
