@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import pick
 from skvbgp.ep._likelihoods import Likelihood, Probit
 from skvbgp.ep._sites import Fixpoint, SitePosterior, Sites, match_sites
 
@@ -53,8 +52,8 @@ class Schedule:
         """
         largest = step = 1.0 - self.damping
         last = np.zeros(2 * len(t))
-        counts = None if weight is None else np.maximum(weight, 1.0)
-        power = None if weight is None else np.minimum(weight, 1.0)
+        weight = np.ones(len(t)) if weight is None else weight
+        counts, power = np.maximum(weight, 1.0), np.minimum(weight, 1.0)
         for n_iter in range(1, self.max_iter + 1):
             posterior = SitePosterior(A, sites, counts)
             cavity = posterior.cavity
@@ -76,23 +75,22 @@ class Schedule:
         return Fixpoint(posterior, moments, n_iter, bool(distance < tol))
 
     def _visit_each(
-        self, t: Array, noise: Array, posterior: SitePosterior, step: float, power: Array | None
+        self, t: Array, noise: Array, posterior: SitePosterior, step: float, power: Array
     ) -> Sites:
         """One site after the other, each from the posterior with those before it.
 
         They are sites of g, as those of f that other hyperparameters have left may not exist. Those
         of equal rows move together.
         """
-        n, sites = len(t), posterior.sites
-        counts = np.ones(n) if posterior.weight is None else posterior.weight
-        q = FactoredPosterior(posterior.A, posterior.total)
+        sites, counts = posterior.sites, posterior.weight
+        q = FactoredPosterior(posterior)
         tau, nu = sites.tau.copy(), sites.nu.copy()
-        for i in range(n):
+        for i in range(len(t)):
             mean, variance = q.marginal(i)
             rest = 1.0 - tau[i] * variance
             cavity = np.array([(mean - variance * nu[i]) / rest]), np.array([variance / rest])
             own = slice(i, i + 1)
-            new, _ = match_sites(self.likelihood, t[own], *cavity, noise[own], pick(power, own))
+            new, _ = match_sites(self.likelihood, t[own], *cavity, noise[own], power[own])
             tau[i] += step * (new.tau[0] - tau[i])
             nu[i] += step * (new.nu[0] - nu[i])
             q.update(i, counts[i] * tau[i], counts[i] * nu[i])
@@ -102,12 +100,11 @@ class Schedule:
 class FactoredPosterior:
     """Posterior of g = A v that follows its sites; unlike the package's values it is modified."""
 
-    def __init__(self, A: Array, sites: Sites) -> None:
-        q = SitePosterior(A, sites)
-        self.A = A  # (n, m)
-        self.tau, self.nu = sites.tau.copy(), sites.nu.copy()
-        self.gamma = q.mean  # (m,)
-        self.R = q.factor_inv  # (m, m)
+    def __init__(self, start: SitePosterior) -> None:
+        self.A = start.A  # (n, m)
+        self.tau, self.nu = start.total.tau.copy(), start.total.nu.copy()
+        self.gamma = start.mean.copy()  # (m,)
+        self.R = np.copy(start.factor_inv)  # (m, m)
 
     def marginal(self, i: int) -> tuple[float, float]:
         """Mean and variance of g_i."""

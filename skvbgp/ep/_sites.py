@@ -45,9 +45,9 @@ class Sites:
             self.tau + step * (other.tau - self.tau), self.nu + step * (other.nu - self.nu)
         )
 
-    def times(self, weight: Array | None) -> Sites:
-        """What equal rows say together, with one of these sites each, (n,); None is once."""
-        return self if weight is None else Sites(weight * self.tau, weight * self.nu)
+    def times(self, weight: Array) -> Sites:
+        """What equal rows say together, with one of these sites each, (n,)."""
+        return Sites(weight * self.tau, weight * self.nu)
 
     def joined(self, other: Sites) -> Sites:
         """Sites of more rows."""
@@ -71,8 +71,9 @@ class SitePosterior:
     """
 
     def __init__(self, A: Array, sites: Sites, weight: Array | None = None) -> None:
-        self.A, self.sites, self.weight = A, sites, weight
-        self.total = sites.times(weight)
+        self.A, self.sites = A, sites
+        self.weight = np.ones(len(A)) if weight is None else weight
+        self.total = sites.times(self.weight)
         self._tiles = [(rows,) for rows in cut_tiles(len(A))]
         self.shift = A.T @ self.total.nu  # (m,)
         P = sum(thread_map(self._information, self._tiles))  # (m, m)
@@ -166,15 +167,12 @@ class Fixpoint:
         """EP's approximation of log p(t), without the trace correction, see :eq:`ep-evidence`."""
         q = self.posterior
         scales = log_site_scales(*q.cavity, q.sites, self.moments)
-        if q.weight is not None:
-            scales *= q.weight
-        return q.log_normaliser + float(np.sum(scales))
+        return q.log_normaliser + float(np.sum(q.weight * scales))
 
     @property
     def d_noise(self) -> Array:
         """Gradient of the log evidence in lambda, (n,)."""
-        d_v, weight = self.moments.d_v, self.posterior.weight
-        return d_v if weight is None else weight * d_v
+        return self.posterior.weight * self.moments.d_v
 
 
 def features_gradient(fixpoints: tuple[Fixpoint, ...], rows: slice) -> Array:

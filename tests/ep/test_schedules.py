@@ -4,7 +4,7 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 from skvbgp.ep._schedules import FactoredPosterior
-from skvbgp.ep._sites import Sites
+from skvbgp.ep._sites import SitePosterior, Sites
 
 
 def test_updates_are_those_of_the_inverse(rng):
@@ -12,7 +12,7 @@ def test_updates_are_those_of_the_inverse(rng):
     A = rng.standard_normal((n, m))
     tau, nu = rng.uniform(0.0, 1.0, n), rng.standard_normal(n)
     prior = A @ A.T
-    q = FactoredPosterior(A, Sites(tau, nu))
+    q = FactoredPosterior(SitePosterior(A, Sites(tau, nu)))
     for i in [2, 0, 5, 2]:  # one of them twice; changes of both signs
         tau[i], nu[i] = rng.uniform(0.0, 1.0), rng.standard_normal()
         q.update(i, tau[i], nu[i])
