@@ -43,14 +43,14 @@ class FreePosterior(HybridPosterior):
     def extend(self, data: HybridData) -> HybridParameters:
         weight = data.weight / data.prior_weight
         new = RowBound(self, data.Y, data.seen, data.t, weight).maximise()
-        recognition = self.training_latents.joined(new)
+        recognition = RowLatents(self.training_latents.joined(new))
         return replace(self.parameters, recognition=recognition)
 
     @property
-    def training_latents(self) -> RowLatents:
+    def training_latents(self) -> Inputs:
         recognition = self.parameters.recognition
         assert isinstance(recognition, RowLatents)
-        return recognition
+        return recognition.latents_of_rows
 
 
 class RowBound:
@@ -107,7 +107,7 @@ class RowBound:
         return np.sum(coefficients * statistics, axis=1) - kl, np.hstack(gradient)
 
     def _choose_start(self) -> Inputs:
-        known = self._posterior.training_latents.latents_of_rows
+        known = self._posterior.training_latents
         known = known.rows(thin(len(known), _N_STARTS))
         statistics, _, _ = self._statistics(self._posterior.moments(known, self._n_columns))
         values = self._coefficients @ statistics.T - _kl(known)[0]  # (n, number of starts)
@@ -130,13 +130,8 @@ class RowBound:
 
     def _by_column(self, gradient: Array) -> Array:
         """Gradients in the statistics (k, c), summed over those of the same column."""
-        k = self._n_continuous
-        continuous, discrete = np.split(gradient, [2 * k], axis=1)
-        return np.hstack([a + b for a, b in (_halve(continuous), _halve(discrete))])
-
-
-def _halve(a: Array) -> list[Array]:
-    return np.split(a, 2, axis=1)
+        parts = np.split(gradient, [2 * self._n_continuous], axis=1)
+        return np.hstack([part.reshape(len(part), 2, -1).sum(axis=1) for part in parts])
 
 
 def _kl(latents: Inputs) -> tuple[Array, Array, Array]:

@@ -127,9 +127,6 @@ class RowLatents:
         mean, log_variance = x.reshape(2, *self.latents_of_rows.mean.shape)
         return RowLatents(Inputs(mean, np.exp(log_variance)))
 
-    def joined(self, latents: Inputs) -> RowLatents:
-        return RowLatents(self.latents_of_rows.joined(latents))
-
     def latents(self, rows: CompletedRows) -> Inputs:
         """q(x_i) of the training rows, whatever their entries are."""
         return self.latents_of_rows

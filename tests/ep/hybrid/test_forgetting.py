@@ -63,7 +63,7 @@ def test_latents_of_forgotten_rows_are_forgotten(latents, table):
     state = model._state
     assert_array_equal(np.sort(state.X, axis=0), np.sort(X[-WINDOW:], axis=0))
     if latents == "free":
-        assert len(state.posterior.training_latents.latents_of_rows) == WINDOW
+        assert len(state.posterior.training_latents) == WINDOW
     assert model.transform(X[:3]).shape == (3, 2) and model.n_samples_seen_ == N
 
 

@@ -87,7 +87,7 @@ def test_gradient_of_the_bound_of_a_row(rng, labels):
 def test_search_goes_from_the_best_training_row_to_a_stationary_point():
     model, data, _ = solved()
     bound, _, _ = row_bound(model, data, labels=True)
-    n, known = len(data.Y), model.training_latents.latents_of_rows
+    n, known = len(data.Y), model.training_latents
     end, gradient = bound(flat(bound.maximise()), np.arange(n))
     assert_allclose(gradient, 0.0, atol=2e-5)
     for i in range(n):
@@ -159,10 +159,10 @@ def test_new_rows_join_the_latents_that_are_there(iris):
     _, holes, y = iris
     first, rest = np.arange(0, 150, 3), np.arange(1, 150, 10)
     model = quick(max_iter=30).partial_fit(holes[first], y[first], classes=[0, 1, 2])
-    before = model._state.posterior.training_latents.latents_of_rows
+    before = model._state.posterior.training_latents
     unlabelled = model.transform(holes[rest])
     model.partial_fit(holes[rest], y[rest])
-    after = model._state.posterior.training_latents.latents_of_rows
+    after = model._state.posterior.training_latents
     assert_array_equal(after.mean[:50], before.mean)
     assert len(after) == 65
     assert np.max(np.abs(after.mean[50:] - unlabelled)) > 1e-3  # labels count
