@@ -63,20 +63,20 @@ class BasisFeatures:
 
     kernel: BasisKernel
     features: Features
+    coordinates: Coordinates  # in which a scaled row is what the features are of
 
     @classmethod
     def draw(cls, kernel: BasisKernel, d: int, rng: np.random.RandomState) -> BasisFeatures:
         if isinstance(kernel, PlainKernel):
-            prior = kernel.kernel
+            prior, coordinates = kernel.kernel, kernel.coordinates
         else:
-            prior = kernel.original(Coordinates(np.zeros(d), np.ones(d)), 1.0)
-        return cls(kernel, draw_features(prior, d, FREQUENCIES, rng))
+            coordinates = Coordinates(np.zeros(d), np.ones(d))
+            prior = kernel.original(coordinates, 1.0)
+        return cls(kernel, draw_features(prior, d, FREQUENCIES, rng), coordinates)
 
     def __call__(self, points: Basis) -> Array:
         """Those of points (m, F)."""
-        if isinstance(self.kernel, PlainKernel):
-            return self.features(self.kernel.coordinates.original(points.Z))
-        values = self.features(points.Z)
+        values = self.features(self.coordinates.original(points.Z))
         if points.log_c is None:
             return values
         (term,) = self.features.terms
@@ -86,16 +86,11 @@ class BasisFeatures:
 
     def times(self, X: Array, weights: Array) -> Array:
         """Functions (n, s) of weights (F, s), at scaled rows."""
-        if isinstance(self.kernel, PlainKernel):
-            X = self.kernel.coordinates.original(X)
-        return self.features.times(X, weights)
+        return self.features.times(self.coordinates.original(X), weights)
 
     def gradient(self, x: Array) -> Array:
         """Derivatives (F, d) of those of a point of the function, at one scaled row."""
-        if isinstance(self.kernel, PlainKernel):
-            coordinates = self.kernel.coordinates
-            return self.features.gradient(coordinates.original(x)) * coordinates.scale
-        return self.features.gradient(x)
+        return self.features.gradient(self.coordinates.original(x)) * self.coordinates.scale
 
 
 class Paths(NamedTuple):
