@@ -256,28 +256,28 @@ class DecoupledLearner(RegressionLearner):
         if state.settled:
             start = replace(start, adam=AdamState.zeros(len(start.adam.first)), settled=False)
         visits = min(min(_VISITS, self.max_iter or _VISITS) * len(y), _VISITED_ROWS)
-        n_known = len(replay.targets) if replay.capacity > 0 else len(y)
-        size = min(self.batch_size, n_known)
+        known = replay if replay.capacity > 0 else Replay(X, y, len(y), 0)
+        size = min(self.batch_size, len(known))
         share = 1.0 if state.settled else min(1.0, visits / size)  # of a step, where rows are few
         ascent, order = self._ascent(rng, share * self.learning_rate), draw_order(len(X), rng)
         if replay.capacity > 0:
             ascent, start = self._meet(ascent, start, state, X, y, order, rng)
-            X_known, y_known, n_rows, total = replay.X, replay.targets, replay.n_seen, summary.n
-            before = 0.0
+            total, before = summary.n, 0.0
         else:
             points = start.coordinates.scaled(X[order[: self.basis_growth]])
             ascent, start = ascent.after(start, points, state.n_telling)
-            X_known, y_known, n_rows, total = X, y, len(y), scale.n
-            before = state.lower_bounds[-1]
+            total, before = scale.n, state.lower_bounds[-1]
         least = _FIRST_STEPS if state.settled else 1
         n_steps = max(least, round(visits / size))
         no_points = np.empty((0, X.shape[1]))
 
+        def take(rows: Index | slice) -> Batch:
+            batch = scale_rows(start, known.X[rows], known.targets[rows])
+            return Batch(batch, known.n_seen, total, no_points)
+
         def draw_batches() -> Iterator[Batch]:
             for _ in range(n_steps):
-                rows = draw_first(len(y_known), size, rng)
-                batch = scale_rows(start, X_known[rows], y_known[rows])
-                yield Batch(batch, n_rows, total, no_points)
+                yield take(draw_first(len(known), size, rng))
 
         def conclude(ascended: Ascended) -> State:
             (value,) = ascended.values
@@ -285,9 +285,8 @@ class DecoupledLearner(RegressionLearner):
             n_telling = state.n_telling + _count_telling(ascended.state, y, scale.n)
             learned = ascended.state
             if ascent.sample is not None:
-                if replay.has_all and size == len(y_known):
-                    every = scale_rows(start, X_known, y_known)
-                    learned = ascent.solve(learned, Batch(every, n_rows, total, no_points))
+                if size == len(known):
+                    learned = ascent.solve(learned, take(slice(None)))
                 learned = refit_noise(learned, ascent.sample)
             return replace(learned, lower_bounds=bounds, n_telling=n_telling)
 
