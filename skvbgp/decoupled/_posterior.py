@@ -46,22 +46,18 @@ class Posterior:
         return self.covariance.process
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        process, likelihood, noise = self.process, self.model.likelihood, self.parameters.noise
-
-        def tile_moments(X: Array) -> tuple[Array, Array]:
-            mean, variance = self._latent(process, X)
-            if include_noise:
-                mean, variance = likelihood.moments(noise, mean, variance)
-            else:
-                mean = mean + likelihood.offset
-            return self.target.unscaled(mean, variance)
-
-        return in_tiles(tile_moments, X)
+        mean, variance = (part[:, 0] for part in self._latent(X))
+        likelihood = self.model.likelihood
+        if include_noise:
+            mean, variance = likelihood.moments(self.parameters.noise, mean, variance)
+        else:
+            mean = mean + likelihood.offset
+        return self.target.unscaled(mean, variance)
 
     def distribution(self, X: Array, include_noise: bool) -> Distribution:
         """Normal, a normal mixture for Student's noise, or that of counts."""
         likelihood = self.model.likelihood
-        mean, variance = in_tiles(partial(self._latent, self.process), X)
+        mean, variance = (part[:, 0] for part in self._latent(X))
         given: Distribution = NormalMixture.of_moments(mean + likelihood.offset, variance)
         if include_noise:
             given = likelihood.distribution(self.parameters.noise, mean, variance)
@@ -69,10 +65,10 @@ class Posterior:
             given = given.rescaled(self.target.mean, self.target.unit)
         return given
 
-    def _latent(self, process: VariationalProcess, X: Array) -> tuple[Array, Array]:
-        """Mean and variance of the scaled f at rows X in the user's units."""
-        mean, variance = process.moments(self.coordinates.scaled(X))
-        return mean[:, 0], variance[:, 0]
+    def _latent(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, k) of each scaled f at rows X in the user's units."""
+        process = self.process
+        return in_tiles(lambda X: process.moments(self.coordinates.scaled(X)), X)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         means, covariances = self.process.joint(self.coordinates.scaled(X))
@@ -85,9 +81,7 @@ class Posterior:
 
     def decisions(self, X: Array) -> Array:
         """Scores (n, k) whose normal distribution function is the probability of each sign 1."""
-        process = self.process
-        mean, variance = in_tiles(lambda X: process.moments(self.coordinates.scaled(X)), X)
-        return np.asarray(self.model.likelihood.score(mean, variance))
+        return np.asarray(self.model.likelihood.score(*self._latent(X)))
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         scaled = self.coordinates.scaled(X)
@@ -112,8 +106,7 @@ class Posterior:
         def predict(X: Array) -> Array:
             return np.repeat(in_tiles(self.process.moments, X)[0].T, 2, axis=0)
 
-        slopes = mean, mean[None]
-        return Relevance.of_slopes(X, counts, *slopes, owners=self.owners, predict=predict)
+        return Relevance.of_slopes(X, counts, mean, mean[None], owners=self.owners, predict=predict)
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
         kernel, beta, d = self.process.kernel, self.process.beta, len(self.coordinates.scale)
