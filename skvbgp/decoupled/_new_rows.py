@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from skvbgp._core.linalg import Array, inverse_from_cholesky, jittered_cholesky
 from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._state import State
-from skvbgp.decoupled._variational_process import Rows
+from skvbgp.decoupled._variational_process import Rows, expect
 
 #: Jitter of the points that are compared, of which some are nearly copies of others.
 _JITTER = 1e-6
@@ -70,7 +70,6 @@ def refit_noise(state: State, sample: Sample) -> State:
         return state
     rows, likelihood = sample.rows, state.model.likelihood
     mean, variance = state.posterior.process.moments(rows.X)
-    told = () if rows.known is None else (rows.known,)
-    slopes = likelihood.expected(p.noise, rows.y[:, 0], mean[:, 0], variance[:, 0], *told).dtheta
-    average = np.average(slopes, axis=0, weights=rows.counts * sample.familiar)
+    expected, *_ = expect(likelihood, p.noise, rows, mean, variance)
+    average = np.average(expected.dtheta, axis=0, weights=rows.counts * sample.familiar)
     return replace(state, parameters=replace(p, noise=likelihood.refit(p.noise, average)))

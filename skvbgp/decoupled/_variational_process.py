@@ -163,7 +163,7 @@ class VariationalProcess:
         """
         error = replace(rows, y=rows.y - seen.Kxa @ self.a)
         none = np.zeros(rows.y.shape)
-        _, _, dm, ds = _expect(likelihood, noise, error, none, none)
+        _, _, dm, ds = expect(likelihood, noise, error, none, none)
         return seen.At @ dm, -2.0 * _weigh(seen.At, ds)
 
     def data_term(
@@ -181,7 +181,7 @@ class VariationalProcess:
         prior = self.kernel.diag(places)
         variance = self._variance(prior, At, MAt)
         mean = Kxa @ self.a + At.T @ self.w
-        expected, each, dm, ds = _expect(likelihood, noise, rows, mean, variance)
+        expected, each, dm, ds = expect(likelihood, noise, rows, mean, variance)
         dm, ds = weight * dm, weight * ds
         MAt *= 2.0 * ds.T[:, None, :]
         dAt = MAt.sum(axis=0) if len(MAt) > 1 else MAt[0]
@@ -241,7 +241,7 @@ class VariationalProcess:
         return Cotangents(float(np.sum(c * r)), gradient, da, no_M, no_w, residual, no_M)
 
 
-def _expect(
+def expect(
     likelihood: Any, noise: Array, rows: Rows, mean: Array, variance: Array
 ) -> tuple[Any, Array, Array, Array]:
     """The expected log-likelihood of each target, and how often it counts, (n k,).
