@@ -26,6 +26,7 @@ from skvbgp._core.expectations import make_hermite_rule
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.sites import measure_ratio
+from skvbgp.base import pick
 
 #: The Gauss-Hermite rule of expected likelihoods.
 _NODES, _WEIGHTS = make_hermite_rule(20)
@@ -178,10 +179,8 @@ class StudentT(AdditiveNoise):
         low, high = _quantiles(y, weight, _TYPICAL)
         distance = high - low
         if distance == 0.0 and np.any(y != low):  # most are equal: how far away the others are
-            far = np.abs(y[y != low] - low)
-            distance = (
-                np.median(far) if weight is None else _quantiles(far, weight[y != low], (0.5,))[0]
-            )
+            far = y != low
+            (distance,) = _quantiles(np.abs(y[far] - low), pick(weight, far), (0.5,))
         return np.clip(y, low - _REACH * distance, high + _REACH * distance)
 
     def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:

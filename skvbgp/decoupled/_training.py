@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
@@ -259,7 +260,4 @@ def _is_prior(q: Gaussians | None) -> bool:
 
 def _add_prior(q: WhitenedGaussian, k: int) -> WhitenedGaussian:
     """q(u) with k more variables, which are as their prior says."""
-    m = len(q.shift)
-    precision = np.eye(m + k)
-    precision[:m, :m] = q.precision
-    return WhitenedGaussian(precision, np.append(q.shift, np.zeros(k)))
+    return WhitenedGaussian(block_diag(q.precision, np.eye(k)), np.append(q.shift, np.zeros(k)))
