@@ -67,13 +67,12 @@ class Sites:
 class SitePosterior:
     """q(v) = N(m, V) and its marginals for features A (n, m) and sites, of one row each.
 
-    A row counts as often as its weight (n,) says; None is once.
+    A row counts as often as its weight (n,) says.
     """
 
-    def __init__(self, A: Array, sites: Sites, weight: Array | None = None) -> None:
-        self.A, self.sites = A, sites
-        self.weight = np.ones(len(A)) if weight is None else weight
-        self.total = sites.times(self.weight)
+    def __init__(self, A: Array, sites: Sites, weight: Array) -> None:
+        self.A, self.sites, self.weight = A, sites, weight
+        self.total = sites.times(weight)
         self._tiles = [(rows,) for rows in cut_tiles(len(A))]
         self.shift = A.T @ self.total.nu  # (m,)
         P = sum(thread_map(self._information, self._tiles))  # (m, m)
@@ -121,19 +120,14 @@ class SitePosterior:
 
 
 def match_sites(
-    likelihood: Likelihood,
-    t: Array,
-    mean: Array,
-    variance: Array,
-    noise: Array,
-    power: Array | None = None,
+    likelihood: Likelihood, t: Array, mean: Array, variance: Array, noise: Array, power: Array
 ) -> tuple[Sites, TiltedMoments]:
     """Sites that give the tilted distributions' first two moments, from cavities (n,).
 
-    Likelihoods may have powers (n,), of at most 1.
+    Likelihoods have powers (n,), of at most 1.
     """
     moments = likelihood.moments(t, mean, noise + variance)
-    if power is not None and np.any(low := power < 1.0):
+    if np.any(low := power < 1.0):
         given = (values[low] for values in (t, mean, variance, noise, power))
         for values, tempered in zip(moments, tempered_moments(likelihood, *given), strict=True):
             values[low] = tempered

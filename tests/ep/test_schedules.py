@@ -12,7 +12,7 @@ def test_updates_are_those_of_the_inverse(rng):
     A = rng.standard_normal((n, m))
     tau, nu = rng.uniform(0.0, 1.0, n), rng.standard_normal(n)
     prior = A @ A.T
-    q = FactoredPosterior(SitePosterior(A, Sites(tau, nu)))
+    q = FactoredPosterior(SitePosterior(A, Sites(tau, nu), np.ones(n)))
     for i in [2, 0, 5, 2]:  # one of them twice; changes of both signs
         tau[i], nu[i] = rng.uniform(0.0, 1.0), rng.standard_normal()
         q.update(i, tau[i], nu[i])

@@ -127,7 +127,9 @@ def test_first_pass_is_damped_by_the_share_that_is_asked_for():
     prior = small_prior()
     t = small_labels(small_inputs())
     vague = Sites.vague(len(t))
-    full, _ = match_sites(Probit(), t, *SitePosterior(prior.A, vague).cavity, prior.noise)
+    one = np.ones(len(t))
+    cavity = SitePosterior(prior.A, vague, one).cavity
+    full, _ = match_sites(Probit(), t, *cavity, prior.noise, one)
     half = Schedule("parallel", 2, 0.5).run(t, prior.A, prior.noise, vague, 0.0)
     assert_allclose(half.posterior.sites.tau, 0.5 * full.tau)
     assert half.n_iter == 2 and not half.converged
@@ -142,8 +144,9 @@ def test_evidence_is_stationary_in_the_sites():
     def evidence(step, seed):
         rng = np.random.default_rng(seed)
         d_tau, d_nu = step * rng.standard_normal((2, len(t)))
-        posterior = SitePosterior(prior.A, Sites(sites.tau + d_tau, sites.nu + d_nu))
-        _, moments = match_sites(Probit(), t, *posterior.cavity, prior.noise)
+        moved, one = Sites(sites.tau + d_tau, sites.nu + d_nu), np.ones(len(t))
+        posterior = SitePosterior(prior.A, moved, one)
+        _, moments = match_sites(Probit(), t, *posterior.cavity, prior.noise, one)
         return Fixpoint(posterior, moments, n_iter=1, converged=False).log_evidence
 
     for seed in range(3):
