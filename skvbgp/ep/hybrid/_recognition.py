@@ -43,16 +43,15 @@ class Recognition:
         counts: Array | None = None,
     ) -> Recognition:
         """Principal components with unit variance, of rows that may have positive weights (n,)."""
-        d = rows.mean.shape[1]
-        location = np.average(rows.mean, axis=0, weights=counts)
-        centred, n = rows.mean - location, float(len(rows.mean))
-        if counts is not None:
-            centred, n = np.sqrt(counts)[:, None] * centred, float(counts.sum())
+        n, d = rows.mean.shape
+        counts = np.ones(n) if counts is None else counts
+        location, total = np.average(rows.mean, axis=0, weights=counts), counts.sum()
+        centred = np.sqrt(counts)[:, None] * (rows.mean - location)
         U, spread, Vt = np.linalg.svd(centred, full_matrices=False)
         U, Vt = svd_flip(U, Vt)
-        rank = min(n_components, int(np.sum(spread > 1e-9 * np.sqrt(n))))
+        rank = min(n_components, int(np.sum(spread > 1e-9 * np.sqrt(total))))
         C = _START_SPARE / np.sqrt(d) * rng.standard_normal((d, n_components))
-        C[:, :rank] = Vt[:rank].T * (np.sqrt(n) / spread[:rank])
+        C[:, :rank] = Vt[:rank].T * (np.sqrt(total) / spread[:rank])
         return cls(C, -location @ C, np.full(n_components, _START_RESIDUAL))
 
     @property
