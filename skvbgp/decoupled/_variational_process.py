@@ -71,15 +71,10 @@ class Cotangents:
 
     def __iadd__(self, other: Cotangents) -> Self:
         self.value += other.value
-        pairs: list[tuple[Any, Any]] = [
-            (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)[2:]
-        ]
-        pairs += [
-            (getattr(self.gradient, f.name), getattr(other.gradient, f.name))
-            for f in fields(Parameters)
-        ]
-        for mine, theirs in pairs:
-            mine += theirs
+        for sums, added in ((vars(self), vars(other)), (vars(self.gradient), vars(other.gradient))):
+            for name, part in sums.items():
+                if isinstance(part, np.ndarray):
+                    part += added[name]
         return self
 
 
