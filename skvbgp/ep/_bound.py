@@ -7,7 +7,7 @@ of tau, which the rounds of training bring up to date, see :ref:`ep-training`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -176,26 +176,22 @@ class Objective:
         tol: float,
     ) -> None:
         self._problem, self._start, self._weights = problem, start, weights
-        self._learn_inducing, self._tol = learn_inducing, tol
-        self.sites = sites
+        self._learned = start.Z if learn_inducing else start.Z[:0]  # all of Z, or nothing
+        self._tol, self.sites = tol, sites
 
     @property
     def x(self) -> Array:
         """The start as a flat vector."""
         p = self._start
-        parts = [p.kernel.theta]
-        if self._learn_inducing:
-            parts.append(np.ravel(p.columns.frame.scaled(p.Z)))
-        return np.concatenate([*parts, p.refinement.x])
+        U = p.columns.frame.scaled(self._learned)
+        return np.concatenate([p.kernel.theta, U.ravel(), p.refinement.x])
 
     @property
     def bounds(self) -> Array:
         """(len(x), 2)."""
         p = self._start
-        parts = [p.kernel.bounds]
-        if self._learn_inducing:
-            parts.append(np.full((p.Z.size, 2), [-np.inf, np.inf]))
-        return np.concatenate([*parts, p.refinement.bounds])
+        of_Z = np.full((self._learned.size, 2), [-np.inf, np.inf])
+        return np.concatenate([p.kernel.bounds, of_Z, p.refinement.bounds])
 
     @property
     def memory(self) -> Objective:
@@ -211,12 +207,9 @@ class Objective:
 
     def parameters(self, x: Array) -> Parameters:
         p = self._start
-        theta, rest = np.split(x, [p.kernel.n_free])
-        p = replace(p, kernel=p.kernel.with_theta(theta))
-        if self._learn_inducing:
-            U, rest = np.split(rest, [p.Z.size])
-            p = replace(p, Z=p.columns.frame.original(U.reshape(p.Z.shape)))
-        return replace(p, refinement=p.refinement.with_x(rest))
+        theta, U, rest = np.split(x, np.cumsum([p.kernel.n_free, self._learned.size]))
+        Z = p.columns.frame.original(U.reshape(p.Z.shape)) if len(U) else p.Z
+        return Parameters(p.kernel.with_theta(theta), Z, p.columns, p.refinement.with_x(rest))
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         problem, p = self._problem, self.parameters(x)
@@ -237,11 +230,7 @@ class Objective:
         owners = p.columns.owners
         if owners:
             theta = average_shared(theta, own_hyperparameters(p.kernel, owners))
-        gradient = [theta]
-        if self._learn_inducing:
-            gradient.append(np.ravel(g.Z * p.columns.frame.scale))
         value -= p.refinement.kl(problem.gaps)
-        gradient.append(
-            p.refinement.gradient(problem.conditional, problem.gaps, g.mean, g.variance)
-        )
-        return value, np.concatenate(gradient)
+        d_U = (g.Z * p.columns.frame.scale)[: len(self._learned)]
+        of_gaps = p.refinement.gradient(problem.conditional, problem.gaps, g.mean, g.variance)
+        return value, np.concatenate([theta, d_U.ravel(), of_gaps])
