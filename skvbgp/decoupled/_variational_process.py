@@ -258,23 +258,17 @@ def _weigh(At: Array, weights: Array) -> Array:
     return -np.stack([root @ root.T for root in roots])  # BLAS makes half of each
 
 
-def fill(
-    zeros: Parameters,
-    *,
-    theta: Array | None = None,
-    noise: Array | None = None,
-    alpha: Basis | None = None,
-    beta: Basis | None = None,
-    L0: Array | None = None,
-) -> Parameters:
-    """A gradient whose other fields are zero."""
-    parts = {"theta": theta, "noise": noise, "L0": L0}
-    for name, basis in (("alpha", alpha), ("beta", beta)):
-        if basis is not None:
-            parts |= {name: basis.Z, f"{name}_log_c": basis.log_c}
-    given = {name: part for name, part in parts.items() if part is not None}
-    copies = {f.name: getattr(zeros, f.name).copy() for f in fields(zeros)}
-    return Parameters(**{**copies, **given})
+def fill(zeros: Parameters, **given: Array | Basis) -> Parameters:
+    """A gradient in some parameters and bases, by the names of their fields; others are zero."""
+    parts = {f.name: getattr(zeros, f.name).copy() for f in fields(zeros)}
+    for name, part in given.items():
+        if not isinstance(part, Basis):
+            parts[name] = part
+            continue
+        parts[name] = part.Z
+        if part.log_c is not None:
+            parts[f"{name}_log_c"] = part.log_c
+    return Parameters(**parts)
 
 
 def add_up(gradients: list[Parameters]) -> Parameters:
