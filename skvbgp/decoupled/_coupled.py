@@ -94,22 +94,21 @@ class CoupledCovariance:
 
     def _take(self, q: Gaussians) -> None:
         """Make all that depends on q(u)."""
-        kernel, alpha, a, beta = self._kernel, self._alpha, self._a, self._beta
-        past, orthogonal, self._q = self._past, self._orthogonal, q
-        mean = np.column_stack([one.mean for one in q])
-        self._mean = mean if orthogonal else mean + self.v
-        if past is None:
-            self._residual, self._pull = (a, self.v), -self._mean
+        self._q, mean = q, np.column_stack([one.mean for one in q])
+        self._mean = mean if self._orthogonal else mean + self.v
+        if self._past is None:
+            self._residual, self._pull = (self._a, self.v), -self._mean
             shift = float(np.sum(self._mean**2) - np.sum(mean**2))
             self.negative_kl = -sum(one.kl_to_prior for one in q) - 0.5 * shift
         else:
-            self._meet(past)
+            self._meet(self._past)
         a, v = self._residual
         self._Tv = self._L_inv.T @ v
         self.residual = a, self._Kba.T @ self._Tv
-        M = np.stack([one.covariance for one in q]) - np.eye(len(beta))
+        M = np.stack([one.covariance for one in q]) - np.eye(len(self._beta))
+        w = self._mean - self.v
         self.process = VariationalProcess(
-            kernel, alpha, beta, self._a, self._L_inv.T, M, self._mean - self.v
+            self._kernel, self._alpha, self._beta, self._a, self._L_inv.T, M, w
         )
 
     def _meet(self, past: PastProcess) -> None:
