@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,13 +62,23 @@ class HybridLearner(Learner):
         return self.max_iter
 
     def start(self, X: Array, y: Labels, rng: np.random.RandomState, before: None) -> HybridStart:
+        """Latents by PCA of the completed rows, inducing inputs by k-means."""
         columns = ColumnModel.of(X, self.binary, y.weight)
         data = self._prepare(columns, X, y)
-        start = choose_start(data, self.n_components, self.n_inducing, rng)
-        if self.free:
-            of_rows = RowLatents(start.recognition.latents(data.rows))
-            start = replace(start, recognition=of_rows)
-        return HybridStart(columns, start)
+        recognition = Recognition.principal(data.rows, self.n_components, rng, data.counts)
+        latents = recognition.latents(data.rows)
+        some = choose_rows(len(X), rng)
+        Z = choose_inducing_inputs(
+            latents.mean[some], self.n_inducing, rng, pick(data.counts, some)
+        )
+        parameters = HybridParameters(
+            RBF(np.ones(self.n_components)),
+            Z,
+            RowLatents(latents) if self.free else recognition,
+            np.full(data.n_continuous, np.log(_START_PRECISION)),
+            np.zeros(len(data.weight)),
+        )
+        return HybridStart(columns, parameters)
 
     def _prepare(self, columns: ColumnModel, X: Array, y: Labels) -> HybridData:
         Y, seen = columns.continuous(X)
@@ -137,22 +147,6 @@ class HybridLearner(Learner):
             "n_iter_": len(state.values),
             "n_samples_seen_": len(state.y) + state.y.n_copies,
         }
-
-
-def choose_start(
-    data: HybridData, n_components: int, n_inducing: int, rng: np.random.RandomState
-) -> HybridParameters:
-    """Latents by PCA of the completed rows, inducing inputs by k-means."""
-    recognition = Recognition.principal(data.rows, n_components, rng, data.counts)
-    mean = recognition.latents(data.rows).mean
-    some = choose_rows(len(mean), rng)
-    return HybridParameters(
-        RBF(np.ones(n_components)),
-        choose_inducing_inputs(mean[some], n_inducing, rng, pick(data.counts, some)),
-        recognition,
-        np.full(data.n_continuous, np.log(_START_PRECISION)),
-        np.zeros(len(data.weight)),
-    )
 
 
 def maximise(
