@@ -134,16 +134,26 @@ class DecoupledLearner(RegressionLearner):
         )
 
     def _choose_model(self, likelihood: Any, coordinates: Coordinates, rows: Array) -> Model:
-        if self.kernel is not None and isinstance(likelihood, AdditiveNoise):
-            _refuse_noise(self.kernel)
-        kernel = self._choose_kernel(coordinates, rows)
+        """That of the given kernel, or of SE-ARD by the median trick."""
+        d, k = rows.shape[1], len(rows) // 2
+        if self.kernel is not None:
+            given = as_kernel(self.kernel)
+            has_noise = any(isinstance(leaf, White) for leaf in leaves(given))
+            if has_noise and isinstance(likelihood, AdditiveNoise):
+                raise ValueError(
+                    f"kernel must not have White: the noise is learned. Got {self.kernel!r}."
+                )
+            kernel: BasisKernel = PlainKernel(bind_columns(given, d, self.owners), coordinates)
+            generalized, prior_variance = False, np.inf
+        else:
+            distances = np.linalg.norm(rows[:k] - rows[k : 2 * k], axis=1)
+            median = float(np.median(distances)) if k else 0.0
+            form = InputwiseSE if self.generalized_length_scales == "per_input" else GeneralizedSE
+            kernel = form(0.0, np.full(d, np.log(median if median > 0.0 else 1.0)))
+            generalized, prior_variance = bool(self.generalized_length_scales), _PRIOR_VARIANCE
+        own_theta = kernel.own_theta(self.owners) if self.owners else ()
         return Model(
-            kernel,
-            likelihood,
-            self.parametrization,
-            bool(self.generalized_length_scales) and self.kernel is None,
-            _PRIOR_VARIANCE if self.kernel is None else np.inf,
-            kernel.own_theta(self.owners) if self.owners else (),
+            kernel, likelihood, self.parametrization, generalized, prior_variance, own_theta
         )
 
     def _find_start(
@@ -201,17 +211,6 @@ class DecoupledLearner(RegressionLearner):
             y, weight = replay.targets.y, replay.targets.weight
             summary = RunningScale.of(likelihood.latent_values(y, weight)[:, None], weight)
         return Target.of_scale(summary)
-
-    def _choose_kernel(self, coordinates: Coordinates, rows: Array) -> BasisKernel:
-        """The given kernel, or SE-ARD by the median trick."""
-        d = rows.shape[1]
-        if self.kernel is not None:
-            return PlainKernel(bind_columns(as_kernel(self.kernel), d, self.owners), coordinates)
-        k = len(rows) // 2
-        distances = np.linalg.norm(rows[:k] - rows[k : 2 * k], axis=1)
-        median = float(np.median(distances)) if k else 0.0
-        form = InputwiseSE if self.generalized_length_scales == "per_input" else GeneralizedSE
-        return form(0.0, np.full(d, np.log(median if median > 0.0 else 1.0)))
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -427,12 +426,6 @@ def _warn_if_diverged(bounds: tuple[float, ...], n: float) -> None:
             ConvergenceWarning,
             stacklevel=2,
         )
-
-
-def _refuse_noise(kernel: Any) -> None:
-    """Raise ValueError if a kernel has the noise that is the likelihood's."""
-    if any(isinstance(leaf, White) for leaf in leaves(as_kernel(kernel))):
-        raise ValueError(f"kernel must not have White: the noise is learned. Got {kernel!r}.")
 
 
 def _in_memory(X: Array | ShardedColumns, sample: Array) -> Array:
