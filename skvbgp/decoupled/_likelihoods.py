@@ -251,7 +251,8 @@ class Poisson(Likelihood):
         return mean, covariance
 
     def distribution(self, theta: Array, m: Array, s: Array) -> PoissonMixture:
-        return PoissonMixture.of_log_rate(self.offset + m, s)
+        log_rate = (self.offset + m)[:, None] + np.sqrt(s)[:, None] * _RATE_NODES
+        return PoissonMixture(np.exp(np.minimum(log_rate, _MAX_LOG_RATE)))
 
     def sample(self, theta: Array, f: Array, rng: np.random.RandomState) -> Array:
         return rng.poisson(np.exp(np.minimum(self.offset + f, 40.0))).astype(float)
@@ -313,13 +314,7 @@ def _quantiles(y: Array, weight: Array | None, shares: tuple[float, ...]) -> Arr
 class PoissonMixture:
     """Poisson distributions of n rows, averaged over K rates each."""
 
-    rates: Array  # (n, K)
-
-    @classmethod
-    def of_log_rate(cls, mean: Array, variance: Array) -> PoissonMixture:
-        """Rates exp(N(mean, variance)), at the nodes of a quadrature."""
-        log_rate = mean[:, None] + np.sqrt(variance)[:, None] * _RATE_NODES
-        return cls(np.exp(np.minimum(log_rate, _MAX_LOG_RATE)))
+    rates: Array  # (n, K), at the nodes of a quadrature
 
     def log_density(self, y: Array) -> Array:
         """Log probability of counts, (n,)."""
