@@ -230,13 +230,12 @@ class EPLearner(Learner):
         return X.rows(counted.rows), y.counted(counted)
 
     def update(self, state: State, X: Inputs, y: Labels, end_pass: EndPass) -> State:
-        n_new, everything = len(y), state.y.joined(y)
-        weight = self._weigh(everything)
-        start = self._grow(state.start, X, pick(weight, slice(-n_new, None)))
+        n_new, y = len(y), state.y.joined(y)
+        start = self._grow(state.start, X, pick(self._weigh(y), slice(-n_new, None)))
         p = start.parameters
         start = replace(start, parameters=replace(p, refinement=p.refinement.extended(n_new)))
         sites = tuple(known.joined(Sites.vague(n_new)) for known in state.sites)
-        X, y = state.inputs.joined(X), everything
+        X = state.inputs.joined(X)
         solved = self._solve(start, self._pose(start, X, y), X, y, sites, state.n_iter)
         end_pass(lambda: solved)
         return solved
