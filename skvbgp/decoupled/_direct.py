@@ -70,12 +70,11 @@ class DirectCovariance:
         self._L = np.tril(L0) / self._diag[:, None]
         self._KL = self._K @ self._L  # (k, m_b, m_b), as all that follow
         H = np.swapaxes(self._L, 1, 2) @ self._KL + np.eye(m)
-        factors = [cholesky(one, "matrix H of the covariance basis") for one in H]
-        self._H_inv = np.stack([inverse_from_cholesky(factor) for factor in factors])
+        self._H_inv, log_det = _invert(H, "matrix H of the covariance basis")
         self._LH = self._L @ self._H_inv  # L H^-1
         self._R = self._LH @ np.swapaxes(self._L, 1, 2)
         trace = m * len(H) - float(np.trace(self._H_inv, axis1=1, axis2=2).sum())
-        self.negative_kl = 0.5 * (trace - sum(map(log_determinant, factors)))
+        self.negative_kl = 0.5 * (trace - log_det)
         self.residual = a, None
         if past is not None and past.L is not None:
             self._meet(past.a, past.L)
@@ -103,14 +102,11 @@ class DirectCovariance:
         self._Kba = self._kernel(self._beta, self._alpha)
         z = self._Kba @ self.residual[0]  # (m_b, k)
         self._Bz = np.einsum("kij,jk->ik", self._B, z)
-        factors = [cholesky(one, "matrix H of the past") for one in Lt @ self._K @ L + np.eye(m)]
-        self._past_R = L @ np.stack([inverse_from_cholesky(one) for one in factors]) @ Lt
+        H_inv, log_det = _invert(Lt @ self._K @ L + np.eye(m), "matrix H of the past")
+        self._past_R = L @ H_inv @ Lt
         remains = self._K - self._K @ self._R @ self._K  # covariance of f(beta)
-        self.negative_kl += 0.5 * (
-            sum(map(log_determinant, factors))
-            - float(np.vdot(self._B, remains))
-            - float(np.vdot(z, self._Bz))
-        )
+        distance = log_det - np.vdot(self._B, remains) - np.vdot(z, self._Bz)
+        self.negative_kl += 0.5 * float(distance)
 
     def backward(self, zeros: Parameters, c: Cotangents) -> tuple[Parameters, Array]:
         """Gradient through L, K_beta and the KL divergence: in the parameters, and in a."""
@@ -137,3 +133,9 @@ class DirectCovariance:
         )
         through_Kba = fill(zeros, theta=dtheta, alpha=dalpha, beta=dbeta)
         return add_up([gradient, through_Kba]), -self._Kba.T @ self._Bz
+
+
+def _invert(H: Array, name: str) -> tuple[Array, float]:
+    """Inverses (k, m, m) of some matrices, and the sum of their log determinants."""
+    factors = [cholesky(one, name) for one in H]
+    return np.stack(list(map(inverse_from_cholesky, factors))), sum(map(log_determinant, factors))
