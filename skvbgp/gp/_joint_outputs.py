@@ -39,9 +39,6 @@ from skvbgp.gp._state import State
 #: Values, each left out, that say how dense those are which the model of all predicts.
 _SCORED = 1_000
 
-#: The name that it has in pickles of earlier versions.
-RowUnits = Units
-
 
 class JointRows(NamedTuple):
     """Rows of all outputs, in units of these; `ListedRows` locate their values."""

@@ -131,7 +131,3 @@ class SharedLearner(GPOutputsLearner):
             "log_predictive_density_": float(np.average(scores, weights=weights)),
             "n_samples_seen_": state.n,
         }
-
-
-#: The name that it has in pickles of earlier versions.
-SharedState = GPOutputsState
