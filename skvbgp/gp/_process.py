@@ -218,10 +218,9 @@ class Process(PickledByFields):
         share = np.ones(innovations.shape[-1]) if share is None else share
         n, quadratic, half_log_det = share.sum(), innovations**2 @ share, log_diagonal @ share
         if known is not None:
-            n = known.weight @ share
-            half_log_det = half_log_det + known.half_log_dets(self.noises, self.slopes) @ share
-            if known.scatter is not None:
-                quadratic = quadratic + known.measure_scatter(self.noises, self.slopes) @ share
+            half_log_dets, squares = known.tell_rest(self.noises, self.slopes)
+            n, quadratic = known.weight @ share, quadratic + squares @ share
+            half_log_det = half_log_det + half_log_dets @ share
         return Summary(n, quadratic, half_log_det)
 
     def follow(self, summary: Summary) -> Scale:

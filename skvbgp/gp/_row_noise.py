@@ -107,22 +107,19 @@ class RowNoise:
         """Variances (n,) of the rows."""
         return self.add_up(noise, slopes) / self.weight
 
-    def half_log_dets(self, noise: float | Array, slopes: Sequence[float] = ()) -> Array:
-        """What half the log determinant of all equal rows has more than that of these, by row."""
-        return 0.5 * extra_log_dets(self.add_up(noise, slopes), self.weight)
-
-    def measure_scatter(self, noise: float | Array, slopes: Sequence[float] = ()) -> Array:
-        """What squared errors of all at a place, over t, have more than that of their mean."""
-        assert self.scatter is not None
-        return self.scatter / self.add_up(noise, slopes)
+    def tell_rest(self, noise: float | Array, slopes: Sequence[float] = ()) -> tuple[Array, Array]:
+        """What all have besides, by row: half the log determinant, and squared errors over t."""
+        t = self.add_up(noise, slopes)
+        scatter = np.zeros_like(t) if self.scatter is None else self.scatter
+        return 0.5 * extra_log_dets(t, self.weight), scatter / t
 
     def vjp(
         self, noise: float | Array, slopes: Sequence[float], d_spread: Array, precision: float
     ) -> tuple[float | Array, Array]:
         """Gradients in the learned variance and in the slopes (g,).
 
-        Of a value whose gradient in `spread` is given, minus the sum of `half_log_dets` and minus
-        half that of `measure_scatter` times a precision.
+        Of a value whose gradient in `spread` is given, less what `tell_rest` says: the sums of half
+        the log determinants and, times a precision, of half the squared errors.
         """
         t = self.add_up(noise, slopes)
         dt = own_gradient(t, self.weight, d_spread)
