@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -81,11 +82,12 @@ class ManyRowsSearch(Search):
         self.try_starts(starts, _TRIAL_ITERATIONS, FOLLOWING_ITERATIONS, grows=grows)
         if grows and not self.stopped:
             self.try_combined(_TRIAL_ITERATIONS, few=False)
-        k, pool = self._count_neighbours(max(self.trials, key=_get_rank)), list(self.trials)
+        pool = list(self.trials)
+        k = self._count_neighbours(max(pool, key=attrgetter("rank")))
         if not self.stopped:
             pool += self._train_further(self._select(pool, _count_kept(k)))
         found = self._mix_best(pool, k, starts[0][1] if grows else None)
-        return self._try_missed_lines(found, max(pool, key=_get_rank)) if grows else found
+        return self._try_missed_lines(found, max(pool, key=attrgetter("rank"))) if grows else found
 
     def rank(self, mixture: Mixture, parts: LocalMoments) -> float:
         """How well rows are predicted, less what hyperparameters learned from them flatter."""
@@ -211,16 +213,16 @@ class ManyRowsSearch(Search):
         counts = {k, min(k, self.trial_k)} if compete else {k}
         found = [self._mix_chosen(self._select(pool, _count_kept(n)), n) for n in sorted(counts)]
         if len(self.rows) > _MANY:
-            ahead = max(found, key=_get_rank)
+            ahead = max(found, key=attrgetter("rank"))
             n = max(HELD_OUT, _NEIGHBOURS_OF_ALL // ahead.k)
             brings_more = len(self.rows.hold(n)[0]) > len(self.rows.hold()[0])
             return self._mix_chosen(ahead.trials, ahead.k, n) if brings_more else ahead
         most = next((most for n, most in _TRIED_WITH_ALL if len(self.rows) <= n), 0)
         if most and compete and self.rows.may_all_predict:
             isotropic = [] if start is None else self._try_isotropic_by_groups(start)
-            best = sorted(pool, key=_get_rank, reverse=True)[: most - len(isotropic)]
+            best = sorted(pool, key=attrgetter("rank"), reverse=True)[: most - len(isotropic)]
             found.append(self._mix_all([*best, *isotropic]))
-        return max(found, key=_get_rank)
+        return max(found, key=attrgetter("rank"))
 
     def _mix_chosen(self, chosen: list[Trial], k: int, n: int | None = None) -> Found:
         """The mixture of trials from k neighbours, learned from n rows that are left out."""
@@ -246,10 +248,6 @@ class ManyRowsSearch(Search):
 
     def _average_weights(self, trials: list[Trial]) -> Array:
         return average_weights([trial.process.covariance for trial in trials], self.rows.d)
-
-
-def _get_rank(one: Trial | Found) -> float:
-    return one.rank
 
 
 def _count_kept(k: int) -> int:
