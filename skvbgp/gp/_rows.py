@@ -15,7 +15,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
-from skvbgp.base import FORGOTTEN, LARGEST_WEIGHT, Gaps, RowSearch, pick
+from skvbgp.base import FORGOTTEN, LARGEST_WEIGHT, Gaps, RowSearch
 from skvbgp.gp._coregion import Covariance, JointCovariance, hide_outputs
 from skvbgp.gp._places import Gathered, gather_rows
 from skvbgp.gp._row_noise import RowNoise, merge_rows
@@ -123,11 +123,11 @@ class Rows(PickledByFields):
         weight = np.bincount(origin[kept], counts[kept], len(self)).astype(np.float64)
         rows = weight > 0.0
         origin = np.where(kept, np.cumsum(rows)[origin] - 1, -1)
-        X, y, noise = _take_chunk(self._joined, rows)
-        if noise is not None:
-            noise = replace(noise, weight=weight[rows])
+        X, y, noise = self._joined
+        noise = None if noise is None else replace(noise[rows], weight=weight[rows])
         first = int(np.argmax(kept))  # a stream has no end: those before it are not followed
-        return replace(self, chunks=((X, y, noise),), origin=origin[first:], counts=counts[first:])
+        chunks = ((X[rows], y[rows], noise),)
+        return replace(self, chunks=chunks, origin=origin[first:], counts=counts[first:])
 
     def filled(self, gaps: Gaps) -> Self:
         """The same rows with the means of their missing entries, whose variances they note."""
@@ -283,11 +283,6 @@ class Rows(PickledByFields):
     @cached_property
     def _joined(self) -> Chunk:
         return self.chunks[0] if len(self.chunks) == 1 else _join_chunks(self.chunks)
-
-
-def _take_chunk(chunk: Chunk, index: Any) -> Chunk:
-    X, y, noise = chunk
-    return X[index], y[index], pick(noise, index)
 
 
 def _join_chunks(chunks: Sequence[Chunk]) -> Chunk:
