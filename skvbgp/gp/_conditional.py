@@ -143,7 +143,7 @@ class Conditional:
 
     def moments(self, X: Array, scale: Scale | None = None) -> Moments:
         """Moments at rows X (n*, d), at the scale there; None is that of all rows."""
-        return self.tell(self.see(X), scale)
+        return self.tell(self.see(X), scale or self.scale)
 
     def see(self, X: Array, *, with_variance: bool = True) -> Seen:
         """What does not depend on the targets, and takes most of the time.
@@ -154,7 +154,7 @@ class Conditional:
         variance = self._measure_variance(X, k) if with_variance else np.full(len(X), np.nan)
         return Seen(k, variance)
 
-    def tell(self, seen: Seen, scale: Scale | None = None) -> Moments:
+    def tell(self, seen: Seen, scale: Scale) -> Moments:
         """The moments at rows that this has seen, or one with the same factor."""
         return self._as_moments(self.weights @ seen.covariance, seen.variance, scale)
 
@@ -165,18 +165,19 @@ class Conditional:
         least = bound_variance(prior, k, self.process.spread_noise(self.known))
         return np.maximum(variance, least)
 
-    def leave_out(self, index: Index, scale: Scale | None = None) -> Moments:
-        """Moments at some of the rows, each given all the others.
+    def leave_out(self, index: Index, near: Index | None = None) -> Moments:
+        """Moments at m of the rows, each given all the others; near ones (m, k) say the scale.
 
-        If the scale is that of all rows, each has its share of it.
+        None are those of one scale of all rows, in which each has its share.
         """
+        scale = self.scale if near is None else self.scale_without(index, near)
         precision = self.factor.precision[index]
         noise = np.broadcast_to(self.process.spread_noise(self.known), len(self.y))[index]
         variance = np.maximum(1.0 / precision - noise, 0.0)
         return self._as_moments(self.y[index] - self.weights[index] / precision, variance, scale)
 
-    def _as_moments(self, mean: Array, variance: Array, scale: Scale | None) -> Moments:
-        spread, evidence = scale or self.scale
+    def _as_moments(self, mean: Array, variance: Array, scale: Scale) -> Moments:
+        spread, evidence = scale
         return Moments(mean, spread * variance, spread * self.process.noise, evidence)
 
     def gradient(self, X: Array, scale: Scale | None = None) -> tuple[Array, Array]:

@@ -339,14 +339,10 @@ class NeighbourPosterior(NearRows):
 
     def _leave_out_exactly(self, index: Index) -> LocalMoments:
         """The same where all others predict."""
-        if self.is_uniform:
-            return LocalMoments.join(
-                [given.leave_out(index) for given in self.conditionals], len(index)
-            )
-        near = self.find_others(index, min(_SCALE_ROWS, len(self.rows) - 1))
-        moments = [
-            given.leave_out(index, given.scale_without(index, near)) for given in self.conditionals
-        ]
+        near = None
+        if not self.is_uniform:
+            near = self.find_others(index, min(_SCALE_ROWS, len(self.rows) - 1))
+        moments = [given.leave_out(index, near) for given in self.conditionals]
         return LocalMoments.join(moments, len(index))
 
     def _measure_near(self, X: Array, near: Index) -> LocalMoments:
