@@ -24,9 +24,9 @@ from skvbgp.gp._class_search_few import FewPlacesSearch
 from skvbgp.gp._class_search_many import ManyPlacesSearch
 from skvbgp.gp._class_shares import Found
 from skvbgp.gp._class_starts import make_class_kernels, start_class_process
-from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._near import RowsState, employ
 from skvbgp.gp._rows import LOOKED_AT, Rows, average_weights
+from skvbgp.gp._stream import Forgetting
 from skvbgp.gp._votes import Labelled, Votes, find_log_frequencies, merge_places
 from skvbgp.gp._warp import Warp, WarpedCoordinates, describe_warp
 from skvbgp.kernels._by_input import bind_columns, express_by_input, take_inputs

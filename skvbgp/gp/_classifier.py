@@ -18,7 +18,7 @@ from skvbgp.base import (
 )
 from skvbgp.gp._choice import COMMON, count_known
 from skvbgp.gp._class_learner import ClassGPLearner
-from skvbgp.gp._forgetting import Forgetting
+from skvbgp.gp._stream import Forgetting
 from skvbgp.gp._votes import Labelled, count_votes, merge_places
 
 

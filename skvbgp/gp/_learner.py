@@ -17,12 +17,10 @@ from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp.base import Gaps, RegressionLearner
 from skvbgp.gp._cell_choice import try_cells
 from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels
-from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._near import employ
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._process import Process, start_process
-from skvbgp.gp._restart import doubt, is_restart_due
 from skvbgp.gp._row_noise import RowNoise, discount_copies
 from skvbgp.gp._rows import Rows, average_weights
 from skvbgp.gp._sample import Judges, PlacesSample, Sample, join_samples
@@ -31,6 +29,7 @@ from skvbgp.gp._search_few import FewRowsSearch
 from skvbgp.gp._search_many import MOST_WITH_ALL, ManyRowsSearch
 from skvbgp.gp._spread import SpreadRows, SpreadSample, settle
 from skvbgp.gp._state import Frames, State, keep_warp
+from skvbgp.gp._stream import Forgetting, doubt, is_restart_due
 from skvbgp.gp._sum import FirstPart, choose_inducing, is_tried, learn_first_part, train_sum
 from skvbgp.gp._warm_start import list_learned, move_warp
 from skvbgp.gp._warp import WARP_KERNEL, WARP_ROWS, WarpedCoordinates, describe_warp, learn_warp

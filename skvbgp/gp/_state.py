@@ -11,7 +11,6 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp.base import Gaps
 from skvbgp.gp._cells import CellPosterior, Cells
-from skvbgp.gp._forgetting import Doubts
 from skvbgp.gp._inducing import GlobalPart, SumPosterior
 from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._near import RowsState
@@ -19,6 +18,7 @@ from skvbgp.gp._posterior import NeighbourPosterior, TwinPosterior
 from skvbgp.gp._row_noise import have_same_noise
 from skvbgp.gp._rows import Rows
 from skvbgp.gp._spread import SpreadPosterior, SpreadRows
+from skvbgp.gp._stream import Doubts
 from skvbgp.kernels import Kernel
 
 #: Most rows that the prior covariance is averaged over.
