@@ -21,7 +21,7 @@ from skvbgp._core.linalg import LOG_2PI, Array
 from skvbgp._core.order import Index
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import pick
-from skvbgp.gp._mixture import LocalMoments, Mixture, OutputNoise
+from skvbgp.gp._mixture import LocalMoments, Mixture, OutputNoise, Predicted
 from skvbgp.gp._noise_level import learn_level
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import discount_copies
@@ -56,11 +56,9 @@ class Belief(NamedTuple):
     score: float  # the objective's density of the rows, on average
 
 
-def learn_belief(parts: LocalMoments, y: Array, weight: Array | None = None) -> Belief:
-    """The best belief about processes, from what each says of the rows, left out in turn.
-
-    They count as often as their weights (n,) say.
-    """
+def learn_belief(left_out: Predicted) -> Belief:
+    """The best belief about processes, from what each says of the rows, left out in turn."""
+    parts, y, weight = left_out
     log_density = np.array(measure_log_density(parts, y).T, order="C")  # (C, n)
     evidence = np.array(parts.evidence.T, order="C")
     weight = np.ones(len(y)) if weight is None else weight
@@ -84,20 +82,16 @@ def learn_belief(parts: LocalMoments, y: Array, weight: Array | None = None) -> 
     )
 
 
-def fit_mixture(
-    processes: tuple[Process, ...], parts: LocalMoments, y: Array, weight: Array | None = None
-) -> Mixture:
+def fit_mixture(processes: tuple[Process, ...], left_out: Predicted) -> Mixture:
     """The mixture of processes that predicts rows best, calibrated."""
     log_weights, temper = np.zeros(1), 0.0
     if len(processes) > 1:
-        log_weights, temper, _ = learn_belief(parts, y, weight)
+        log_weights, temper, _ = learn_belief(left_out)
     mixture = Mixture(processes, log_weights, temper)
-    return replace(mixture, calibration=calibrate(mixture, parts, y, weight))
+    return replace(mixture, calibration=calibrate(mixture, left_out))
 
 
-def calibrate(
-    mixture: Mixture, parts: LocalMoments, y: Array, weight: Array | None = None
-) -> float:
+def calibrate(mixture: Mixture, left_out: Predicted) -> float:
     """Factor of the mixture's variances with which intervals hold what they promise.
 
     The factor with the highest normal density of the rows that are left out, as near to it as
@@ -106,70 +100,52 @@ def calibrate(
     become no smaller than they are, nor than this density asks: where a function holds for all rows
     but a few, intervals are too wide for the others, or these few unthinkable.
     """
-    z2 = _standardise(mixture, parts, y) ** 2
-    best = float(np.average(z2, weights=weight))
-    limits = _quantile(z2, _COVERAGES, weight) / _NORMAL_QUANTILE**2
+    z2 = _standardise(mixture, left_out) ** 2
+    best = float(np.average(z2, weights=left_out.weight))
+    limits = _quantile(z2, _COVERAGES, left_out.weight) / _NORMAL_QUANTILE**2
     low, high = np.maximum(limits, _LEAST_CALIBRATION)
     return float(np.clip(best, low, max(high, min(best, 1.0))))
 
 
-def widen(
-    mixture: Mixture,
-    parts: LocalMoments,
-    y: Array,
-    weight: Array | None = None,
-    *,
-    least: float = 1.0,
-) -> Mixture:
+def widen(mixture: Mixture, left_out: Predicted, *, least: float = 1.0) -> Mixture:
     """A mixture learned from all rows, with larger variances if rows left out are less likely.
 
     Its hyperparameters have seen these, so that smaller ones would prove nothing. Others may have
     said how large they are at `least`.
     """
-    z2 = _standardise(mixture, parts, y) ** 2
-    return replace(mixture, calibration=max(least, float(np.average(z2, weights=weight))))
+    z2 = _standardise(mixture, left_out) ** 2
+    return replace(mixture, calibration=max(least, float(np.average(z2, weights=left_out.weight))))
 
 
-def vary_noise(
-    mixture: Mixture, parts: LocalMoments, y: Array, weight: Array | None = None
-) -> Mixture:
+def vary_noise(mixture: Mixture, left_out: Predicted) -> Mixture:
     """The same with noise that depends on what is predicted, as rows left out say."""
+    parts, y, weight = left_out
     mean, total = mixture.mix(parts, include_noise=True)
     latent = mixture.mix(parts, include_noise=False)[1]
     level = learn_level(mean, latent, total - latent, (y - mean) ** 2, weight)
     return replace(mixture, noise_level=level)
 
 
-def tell_noises(
-    mixture: Mixture,
-    parts: LocalMoments,
-    y: Array,
-    weight: Array | None,
-    output: Index,
-    *,
-    varies: bool,
-) -> Mixture:
+def tell_noises(mixture: Mixture, left_out: Predicted, output: Index, *, varies: bool) -> Mixture:
     """The same with noise of every output by itself, of which rows (n,) are; it varies or not."""
     noises = list[OutputNoise]()
     for j in range(mixture.n_outputs):
         own, mine = mixture, output == j
         if varies and mine.any():
-            own = vary_noise(mixture, parts.take(mine), y[mine], pick(weight, mine))
+            own = vary_noise(mixture, left_out.take(mine))
         noises.append(OutputNoise(mixture.extra_noise, own.noise_level))
     return replace(mixture, extra_noise=0.0, noises=tuple(noises))
 
 
-def shape_errors(
-    mixture: Mixture, parts: LocalMoments, y: Array, weight: Array | None = None
-) -> Mixture:
+def shape_errors(mixture: Mixture, left_out: Predicted) -> Mixture:
     """The same with the shape that errors of rows left out have."""
-    return replace(mixture, shape=learn_shape(_standardise(mixture, parts, y), weight))
+    return replace(mixture, shape=learn_shape(_standardise(mixture, left_out), left_out.weight))
 
 
-def _standardise(mixture: Mixture, parts: LocalMoments, y: Array) -> Array:
+def _standardise(mixture: Mixture, left_out: Predicted) -> Array:
     """Errors of rows that are left out, in standard deviations of their predictions."""
-    mean, variance = mixture.mix(parts, include_noise=True)
-    return np.asarray((y - mean) / np.sqrt(variance))
+    mean, variance = mixture.mix(left_out.parts, include_noise=True)
+    return np.asarray((left_out.y - mean) / np.sqrt(variance))
 
 
 def _quantile(values: Array, shares: tuple[float, ...], weight: Array | None) -> Array:
@@ -188,24 +164,20 @@ def measure_log_density(parts: LocalMoments, y: Array) -> Array:
     return np.asarray(-0.5 * (LOG_2PI + np.log(variance) + error**2 / variance))
 
 
-def measure_score(
-    mixture: Mixture, parts: LocalMoments, y: Array, weight: Array | None = None
-) -> float:
-    """Average log density of targets (n,) under normal distributions with the mixture's moments."""
-    mean, variance = mixture.mix(parts, include_noise=True)
-    log_density = -0.5 * (LOG_2PI + np.log(variance) + (y - mean) ** 2 / variance)
-    return float(np.average(log_density, weights=weight))
+def measure_score(mixture: Mixture, left_out: Predicted) -> float:
+    """Average log density of targets under normal distributions with the mixture's moments."""
+    mean, variance = mixture.mix(left_out.parts, include_noise=True)
+    log_density = -0.5 * (LOG_2PI + np.log(variance) + (left_out.y - mean) ** 2 / variance)
+    return float(np.average(log_density, weights=left_out.weight))
 
 
-def rank_mixture(
-    mixture: Mixture, parts: LocalMoments, y: Array, weight: Array | None = None
-) -> float:
-    """What mixtures are compared by: the average log density of targets (n,) under Student's t.
+def rank_mixture(mixture: Mixture, left_out: Predicted) -> float:
+    """What mixtures are compared by: the average log density of targets under Student's t.
 
     It has the mixture's moments, see `rank_values`.
     """
-    density = rank_values(y, *mixture.mix(parts, include_noise=True))
-    return float(np.average(density, weights=weight))
+    density = rank_values(left_out.y, *mixture.mix(left_out.parts, include_noise=True))
+    return float(np.average(density, weights=left_out.weight))
 
 
 def rank_values(y: Array, mean: Array, variance: Array) -> Array:
@@ -217,31 +189,22 @@ def rank_values(y: Array, mean: Array, variance: Array) -> Array:
     return np.asarray(student_t.logpdf(y, _RANK_DOF, mean, scale))
 
 
-class Predicted(NamedTuple):
-    """Rows that are left out: what a mixture says of them, targets, how often each counts."""
-
-    mixture: Mixture
-    parts: LocalMoments
-    y: Array  # (n,)
-    weight: Array | None  # (n,)
-
-
 def judge_state(state: State, rows: Rows, index: Index) -> tuple[float, float]:
     """How well some rows, with the targets observed, are predicted, each left out: rank and score.
 
     Of the scaled target, and with the calibration that the state has.
     """
-    said = predict_left_out(state, rows, index)
-    return rank_mixture(*said), measure_score(*said)
+    left_out = predict_left_out(state, rows, index)
+    return rank_mixture(state.mixture, left_out), measure_score(state.mixture, left_out)
 
 
 def predict_left_out(state: State, rows: Rows, index: Index) -> Predicted:
-    """What a state says of some rows, each left out, and their targets; scaled."""
+    """Some rows, each left out of a state; scaled."""
     posterior = replace(state).posterior  # of a copy: what it makes of the rows is not kept
     noise = discount_copies(rows.X, rows.y, rows.noise)
     parts = posterior.leave_out(index, None if noise is None else noise.others[index])
     y = posterior.target.scaled(rows.y[index])
-    return Predicted(state.mixture, parts, y, pick(rows.weight, index))
+    return Predicted(parts, y, pick(rows.weight, index))
 
 
 def score_belief(

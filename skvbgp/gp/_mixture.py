@@ -12,6 +12,7 @@ from scipy.special import softmax
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
+from skvbgp.base import pick
 from skvbgp.gp._conditional import Moments, Scale
 from skvbgp.gp._noise_level import NoiseLevel
 from skvbgp.gp._process import Process
@@ -64,6 +65,11 @@ class Mixture:
     def weigh_place(self, scales: Sequence[Scale]) -> Array:
         """The belief (C,) at one place, from what rows say to each process of the scale there."""
         return self.weigh(np.array([[scale.evidence for scale in scales]]))[0]
+
+    def average_belief(self, left_out: Predicted) -> Array:
+        """The belief (C,) on average over rows."""
+        belief = self.weigh(left_out.parts.evidence)
+        return np.asarray(np.average(belief, axis=0, weights=left_out.weight))
 
     def mix(self, parts: LocalMoments, *, include_noise: bool) -> tuple[Array, Array]:
         """Mean and variance (n,) at every row, from those of the processes."""
@@ -133,9 +139,6 @@ class LocalMoments(NamedTuple):
         """Those of some rows."""
         return LocalMoments(*(part[index] for part in self))
 
-    def head(self, n: int) -> LocalMoments:
-        return self.take(slice(n))
-
     def observe(self, y: Array, count: Array, noise: Array) -> LocalMoments:
         """The same of rows whose targets (n,) have been observed as often as count (n,) says.
 
@@ -145,3 +148,19 @@ class LocalMoments(NamedTuple):
         gain = told / (told + noise + np.finfo(float).tiny)
         mean = self.mean + gain * (y[:, None] - self.mean)
         return self._replace(mean=mean, variance=(1.0 - gain) * self.variance)
+
+
+class Predicted(NamedTuple):
+    """Rows that are left out: what each process says of them, their targets and weights."""
+
+    parts: LocalMoments
+    y: Array  # (n,)
+    weight: Array | None = None  # (n,), how often each counts; None is once
+
+    def split(self) -> list[Predicted]:
+        """The same by each process."""
+        return [self._replace(parts=parts) for parts in self.parts.split()]
+
+    def take(self, index: Any) -> Predicted:
+        """Some of them."""
+        return Predicted(self.parts.take(index), self.y[index], pick(self.weight, index))

@@ -19,7 +19,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import pick, tell_output
-from skvbgp.gp._mixture import LocalMoments, Mixture
+from skvbgp.gp._mixture import LocalMoments, Mixture, Predicted
 from skvbgp.gp._places import Members
 from skvbgp.gp._posterior import NeighbourPosterior, TwinPosterior
 from skvbgp.gp._row_noise import Group, RowNoise, have_same_noise
@@ -140,14 +140,15 @@ class Sample:
 
     def leave_out(
         self, mixture: Mixture, weights: Array, k: int, n: int | None = None
-    ) -> LocalMoments:
-        """What processes say of the first n values that are left out, one at a time."""
+    ) -> Predicted:
+        """The first n values that are left out, one at a time."""
         n, n_rows = self._count(n)
         noise, each = self._judged[0].noise, self._condition(mixture, weights, k)
         unknown = None if self.judges is None else self.judges.variance[:n]
         equal = None if noise is None else noise.others[:n_rows]
         given = np.arange(n_rows), equal, unknown
-        return do_once(lambda: _interleave([one.leave_out(*given) for one in each]).head(n))
+        parts = do_once(lambda: _interleave([one.leave_out(*given) for one in each]).take(slice(n)))
+        return Predicted(parts, *self.hold(n))
 
     def _condition(self, mixture: Mixture, weights: Array, k: int) -> list[NeighbourPosterior]:
         """The posteriors of the outputs, given the rows that are left out in turn."""
@@ -193,11 +194,12 @@ class PlacesSample(Sample):
 
     def leave_out(
         self, mixture: Mixture, weights: Array, k: int, n: int | None = None
-    ) -> LocalMoments:
+    ) -> Predicted:
         (posterior,) = self._condition(mixture, weights, k)
         judged = self.members[: n or HELD_OUT]
         rest = self.y[judged.row] + judged.others_apart
-        return do_once(lambda: posterior.leave_out(judged.row, judged.n_others, y=rest))
+        parts = do_once(lambda: posterior.leave_out(judged.row, judged.n_others, y=rest))
+        return Predicted(parts, *self.hold(n))
 
     def hold(self, n: int | None = None) -> tuple[Array, Array]:
         judged = self.members[: n or HELD_OUT]
@@ -263,11 +265,12 @@ class Samples:
 
     def leave_out(
         self, mixture: Mixture, weights: Array, k: int, n: int | None = None
-    ) -> LocalMoments:
+    ) -> Predicted:
         counts, order = self._sort(n)
         pairs = zip(self.parts, counts, strict=True)
-        each = [part.leave_out(mixture, weights, k, count) for part, count in pairs if count]
-        return LocalMoments(*(np.concatenate(values)[order] for values in zip(*each, strict=True)))
+        each = [part.leave_out(mixture, weights, k, count).parts for part, count in pairs if count]
+        parts = (np.concatenate(values)[order] for values in zip(*each, strict=True))
+        return Predicted(LocalMoments(*parts), *self.hold(n))
 
     def hold(self, n: int | None = None) -> tuple[Array, Array | None]:
         counts, order = self._sort(n)

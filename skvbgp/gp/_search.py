@@ -18,7 +18,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
 from skvbgp._optim.maximum import Trained, train
 from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture, shape_errors
-from skvbgp.gp._mixture import LocalMoments, Mixture
+from skvbgp.gp._mixture import Mixture, Predicted
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
 from skvbgp.gp._rows import weigh_inputs
@@ -44,7 +44,7 @@ class Trial(NamedTuple):
 
     name: str
     trained: Trained[Process]
-    parts: LocalMoments  # at the rows that are left out, (h, 1)
+    left_out: Predicted  # what it says of rows, (h, 1)
     rank: float  # how well they are predicted
 
     @property
@@ -163,9 +163,9 @@ class Search(ABC):
         processes = tuple(one.process for one in trained)
         weights = weigh_inputs(processes[0].covariance, self.rows.d)
         everything = self.rows.leave_out(Mixture.equal(processes), weights, self.trial_k)
-        for one, parts in zip(trained, everything.split(), strict=True):
-            rank = self.rank(self.mix((one.process,), parts), parts)
-            self.trials.append(Trial(name, one, parts, rank))
+        for one, left_out in zip(trained, everything.split(), strict=True):
+            rank = self.rank(fit_mixture((one.process,), left_out), left_out)
+            self.trials.append(Trial(name, one, left_out, rank))
 
     def end_trial(self) -> None:
         self.stopped = self.end_pass(self._summarise)
@@ -174,28 +174,18 @@ class Search(ABC):
         """What the best trial alone gives."""
         best = max(self.trials, key=lambda trial: trial.rank)
         weights = weigh_inputs(best.process.covariance, self.rows.d)
-        return self.conclude([best], best.parts, weights, self.trial_k)
+        return self.conclude([best], best.left_out, weights, self.trial_k)
 
     # -- mixtures ----------------------------------------------------------------------------------
 
-    def mix(self, processes: tuple[Process, ...], parts: LocalMoments) -> Mixture:
-        """The best mixture for rows that are left out."""
-        return fit_mixture(processes, parts, *self.rows.hold(len(parts.mean)))
-
-    def rank(self, mixture: Mixture, parts: LocalMoments) -> float:
+    def rank(self, mixture: Mixture, left_out: Predicted) -> float:
         """How well rows are predicted that are left out."""
-        return rank_mixture(mixture, parts, *self.rows.hold(len(parts.mean)))
+        return rank_mixture(mixture, left_out)
 
-    def score(self, mixture: Mixture, parts: LocalMoments) -> float:
-        """Their log density, per row."""
-        return measure_score(mixture, parts, *self.rows.hold(len(parts.mean)))
-
-    def conclude(self, chosen: list[Trial], parts: LocalMoments, weights: Array, k: int) -> Found:
-        """What has been found, if those that are chosen say `parts` of rows that are left out."""
-        processes = tuple(trial.process for trial in chosen)
-        mixture = self.mix(processes, parts)
-        y, weight = self.rows.hold(len(parts.mean))
-        shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=weight)
-        mixture = shape_errors(mixture, parts, y, weight)
-        score, rank = self.score(mixture, parts), self.rank(mixture, parts)
+    def conclude(self, chosen: list[Trial], left_out: Predicted, weights: Array, k: int) -> Found:
+        """What has been found, if those that are chosen say this of rows that are left out."""
+        mixture = fit_mixture(tuple(trial.process for trial in chosen), left_out)
+        shares = mixture.average_belief(left_out)
+        mixture = shape_errors(mixture, left_out)
+        score, rank = measure_score(mixture, left_out), self.rank(mixture, left_out)
         return Found(chosen, mixture, list(range(len(chosen))), shares, weights, k, score, rank)

@@ -19,7 +19,7 @@ from scipy.special import logsumexp
 
 from skvbgp._core.owners import count_inputs
 from skvbgp._optim.maximum import Trained, draw_processes, train
-from skvbgp.gp._belief import shape_errors, tell_noises, vary_noise, widen
+from skvbgp.gp._belief import measure_score, shape_errors, tell_noises, vary_noise, widen
 from skvbgp.gp._folds import LEAST_ROWS, draw_folds, judge_folds
 from skvbgp.gp._free_inputs import MANY_INPUTS, free_inputs
 from skvbgp.gp._mixture import Mixture
@@ -183,19 +183,19 @@ class FewRowsSearch(Search):
     def _conclude_draws(self, chosen: list[Trial], mixture: Mixture, trial_of: list[int]) -> Found:
         """What has been found, with the noise that rows say which are left out."""
         weights, k = np.ones(self.rows.d), self.counts[-1]  # all rows are neighbours
-        parts = self.rows.leave_out(mixture, weights, k)
+        left_out = self.rows.leave_out(mixture, weights, k)
         mixture = replace(mixture, extra_noise=self.extra_noise)
-        y, weight = self.rows.hold()
         output, varies = self.rows.output, self.rows.noise_may_vary
         if output is not None:
-            mixture = tell_noises(mixture, parts, y, weight, output, varies=varies)
-            parts = mixture.tell_outputs(parts, output)
+            mixture = tell_noises(mixture, left_out, output, varies=varies)
+            left_out = left_out._replace(parts=mixture.tell_outputs(left_out.parts, output))
         elif varies:
-            mixture = vary_noise(mixture, parts, y, weight)
-        mixture = widen(mixture, parts, y, weight, least=self.calibration)
-        mixture = shape_errors(mixture, parts, y, weight)
-        belief = np.bincount(trial_of, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
-        score, rank = self.score(mixture, parts), self.rank(mixture, parts)
+            mixture = vary_noise(mixture, left_out)
+        mixture = widen(mixture, left_out, least=self.calibration)
+        mixture = shape_errors(mixture, left_out)
+        shares = mixture.weigh(left_out.parts.evidence)[0]  # which are the same everywhere
+        belief = np.bincount(trial_of, shares, len(chosen)).astype(float)
+        score, rank = measure_score(mixture, left_out), self.rank(mixture, left_out)
         return Found(chosen, mixture, trial_of, belief, weights, k, score, rank)
 
 

@@ -18,10 +18,10 @@ from operator import attrgetter
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp.gp._belief import Predicted
+from skvbgp.gp._belief import fit_mixture
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._division import divide_inputs
-from skvbgp.gp._mixture import LocalMoments, Mixture
+from skvbgp.gp._mixture import LocalMoments, Mixture, Predicted
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
 from skvbgp.gp._rows import average_weights, size_groups, weigh_inputs
@@ -89,12 +89,11 @@ class ManyRowsSearch(Search):
         found = self._mix_best(pool, k, starts[0][1] if grows else None)
         return self._try_missed_lines(found, max(pool, key=attrgetter("rank"))) if grows else found
 
-    def rank(self, mixture: Mixture, parts: LocalMoments) -> float:
+    def rank(self, mixture: Mixture, left_out: Predicted) -> float:
         """How well rows are predicted, less what hyperparameters learned from them flatter."""
-        _, weight = self.rows.hold(len(parts.mean))
-        shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=weight)
-        n_learned = shares @ [len(process.vector) for process in mixture.processes]
-        return super().rank(mixture, parts) - float(n_learned) / self.rows.n_values
+        sizes = [len(process.vector) for process in mixture.processes]
+        n_learned = mixture.average_belief(left_out) @ sizes
+        return super().rank(mixture, left_out) - float(n_learned) / self.rows.n_values
 
     def choose_division(self, best: list[Trial]) -> Divide:
         """Of many rows, the division that gains most: few kernels predict, and groups decide."""
@@ -163,9 +162,7 @@ class ManyRowsSearch(Search):
         X = self.rows.judged_inputs
         if X is None:
             return False
-        y, weight = self.rows.hold(len(trial.parts.mean))
-        mixture = self.mix((trial.process,), trial.parts)
-        return leave_lines(Predicted(mixture, trial.parts, y, weight), X)
+        return leave_lines(fit_mixture((trial.process,), trial.left_out), trial.left_out, X)
 
     # -- the mixture -------------------------------------------------------------------------------
 
@@ -178,10 +175,10 @@ class ManyRowsSearch(Search):
         best, best_rank = self.counts[0], -np.inf
         for k in self.counts:
             if k == self.trial_k:
-                parts = trial.parts.head(_COUNTING_ROWS)
+                left_out = trial.left_out.take(slice(_COUNTING_ROWS))
             else:
-                parts = self.rows.leave_out(Mixture.of(process), weights, k, _COUNTING_ROWS)
-            rank = self.rank(self.mix((process,), parts), parts)
+                left_out = self.rows.leave_out(Mixture.of(process), weights, k, _COUNTING_ROWS)
+            rank = self.rank(fit_mixture((process,), left_out), left_out)
             if rank < best_rank + _LEAST_COUNT_RISE:
                 break
             best, best_rank = k, rank
@@ -201,8 +198,9 @@ class ManyRowsSearch(Search):
 
     def _rank_together(self, trials: list[Trial]) -> float:
         """How well trials predict together, with the best belief in them."""
-        parts = _stack(trials)
-        return self.rank(self.mix(tuple(trial.process for trial in trials), parts), parts)
+        left_out = _stack(trials)
+        mixture = fit_mixture(tuple(trial.process for trial in trials), left_out)
+        return self.rank(mixture, left_out)
 
     def _mix_best(self, pool: list[Trial], k: int, start: Process | None) -> Found:
         """The mixture of trials that predicts best, from k neighbours, fewer, or all rows.
@@ -228,8 +226,8 @@ class ManyRowsSearch(Search):
         """The mixture of trials from k neighbours, learned from n rows that are left out."""
         weights = self._average_weights(chosen)
         processes = tuple(trial.process for trial in chosen)
-        parts = self.rows.leave_out(Mixture.equal(processes), weights, k, n)
-        return self.conclude(chosen, parts, weights, k)
+        left_out = self.rows.leave_out(Mixture.equal(processes), weights, k, n)
+        return self.conclude(chosen, left_out, weights, k)
 
     def _mix_all(self, pool: list[Trial]) -> Found:
         """The same from all rows, of those that help the mixture."""
@@ -242,7 +240,7 @@ class ManyRowsSearch(Search):
             processes = tuple(trial.process for trial in trials)
             everything = self.rows.leave_out(Mixture.equal(processes), weights, k)
             pairs = zip(trials, everything.split(), strict=True)
-            tried += [trial._replace(parts=parts) for trial, parts in pairs]
+            tried += [trial._replace(left_out=left_out) for trial, left_out in pairs]
         chosen = self._select(tried, _MOST_KEPT)
         return self.conclude(chosen, _stack(chosen), weights, k)
 
@@ -255,6 +253,8 @@ def _count_kept(k: int) -> int:
     return int(np.clip(_MOST_READ // k, 1, _MOST_KEPT))
 
 
-def _stack(trials: Sequence[Trial]) -> LocalMoments:
-    parts = zip(*(trial.parts for trial in trials), strict=True)
-    return LocalMoments(*(np.hstack(columns) for columns in parts))
+def _stack(trials: Sequence[Trial]) -> Predicted:
+    """What all of them say of the same rows."""
+    parts = zip(*(trial.left_out.parts for trial in trials), strict=True)
+    moments = LocalMoments(*(np.hstack(columns) for columns in parts))
+    return trials[0].left_out._replace(parts=moments)

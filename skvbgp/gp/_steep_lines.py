@@ -15,7 +15,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.maximum import Trained, measure_posterior, train
-from skvbgp.gp._belief import Predicted
+from skvbgp.gp._mixture import Mixture, Predicted
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
 from skvbgp.kernels._candidates import add_lines, steepen
@@ -73,11 +73,12 @@ def train_lines(
     return train(steep or gentle, groups, max_iter=max_iter, tol=tol)
 
 
-def leave_lines(left_out: Predicted, X: Array) -> bool:
+def leave_lines(mixture: Mixture, left_out: Predicted, X: Array) -> bool:
     """Whether straight lines of rows X (n, d) explain the errors of their predictions."""
-    mean, variance = left_out.mixture.mix(left_out.parts, include_noise=True)
-    n = len(X) if left_out.weight is None else left_out.weight.sum()
-    return measure_gain(X, left_out.y - mean, variance, left_out.weight) > LEAST_GAIN * n
+    parts, y, weight = left_out
+    mean, variance = mixture.mix(parts, include_noise=True)
+    n = len(X) if weight is None else weight.sum()
+    return measure_gain(X, y - mean, variance, weight) > LEAST_GAIN * n
 
 
 def measure_gain(X: Array, y: Array, variance: Array, weight: Array | None = None) -> float:

@@ -16,10 +16,10 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp._optim.maximum import train
 from skvbgp.base import Gaps, pick
-from skvbgp.gp._belief import Predicted, fit_mixture, predict_left_out, rank_mixture
+from skvbgp.gp._belief import fit_mixture, predict_left_out, rank_mixture
 from skvbgp.gp._choice import frame_inputs, is_auto
 from skvbgp.gp._inducing import GlobalPart
-from skvbgp.gp._mixture import LocalMoments
+from skvbgp.gp._mixture import LocalMoments, Mixture, Predicted
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Rows, cut_groups
@@ -112,9 +112,9 @@ def train_sum(learner: GPLearner, start: Start, first: FirstPart, end_pass: EndP
         if watch.stopped:
             return alone
         left_out = predict_left_out(alone, rows, held)
-        best = _rank(left_out, alone.frames.target.unit)
+        best = _rank(alone.mixture, left_out, alone.frames.target.unit)
     if alone is not None and _rank_part(part, rows, held) < best:
-        if not leave_lines(left_out, part.coordinates.scaled(rows.X[held])):
+        if not leave_lines(alone.mixture, left_out, part.coordinates.scaled(rows.X[held])):
             return alone
     state = _learn_rest(learner, start, part, held, end_pass)
     if alone is not None:
@@ -180,15 +180,15 @@ def _rank_part(part: GlobalPart, rows: Rows, index: Index) -> float:
         noise += rows.noise[index].scaled(unit).variance
     columns = part.target.scaled(mean), variance / unit**2, noise, np.zeros(len(y))
     parts = LocalMoments(*(column[:, None] for column in columns))
-    weight = pick(rows.weight, index)
-    mixture = fit_mixture((part.process,), parts, y, weight)
-    return _rank(Predicted(mixture, parts, y, weight), unit)
+    left_out = Predicted(parts, y, pick(rows.weight, index))
+    return _rank(fit_mixture((part.process,), left_out), left_out, unit)
 
 
 def _rank_state(state: State, rows: Rows, index: Index) -> float:
     """How well some rows are predicted, each left out, in units of y."""
-    return _rank(predict_left_out(state, rows, index), state.frames.target.unit)
+    left_out = predict_left_out(state, rows, index)
+    return _rank(state.mixture, left_out, state.frames.target.unit)
 
 
-def _rank(left_out: Predicted, unit: float) -> float:
-    return rank_mixture(*left_out) - float(np.log(unit))
+def _rank(mixture: Mixture, left_out: Predicted, unit: float) -> float:
+    return rank_mixture(mixture, left_out) - float(np.log(unit))

@@ -17,7 +17,7 @@ from skvbgp.gp._belief import (
     score_belief,
     widen,
 )
-from skvbgp.gp._mixture import LocalMoments, Mixture
+from skvbgp.gp._mixture import LocalMoments, Mixture, Predicted
 from skvbgp.gp._sum import _rank_state
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import make_data, small
@@ -35,6 +35,11 @@ def parts(rng):
     )
 
 
+def repeat(parts, y, weight):
+    """Each row as often as its weight says."""
+    return Predicted(parts, y).take(np.arange(len(y)).repeat(weight))
+
+
 def test_log_density(parts, rng):
     y = rng.standard_normal(50)
     expected = stats.norm(parts.mean, np.sqrt(parts.variance + parts.noise)).logpdf(y[:, None])
@@ -45,7 +50,7 @@ def test_score(parts, rng):
     y, mixture = rng.standard_normal(50), Mixture((None,) * 3, np.zeros(3), 0.0, 0.7)
     mean, variance = mixture.mix(parts, include_noise=True)
     expected = stats.norm(mean, np.sqrt(variance)).logpdf(y).mean()
-    assert_allclose(measure_score(mixture, parts, y), expected)
+    assert_allclose(measure_score(mixture, Predicted(parts, y)), expected)
 
 
 def test_gradient_of_the_score(parts, rng):
@@ -61,33 +66,30 @@ def test_variances_grow_with_the_errors_of_rows_left_out(factor, calibration, pa
     mixture = Mixture((None,) * 3, np.zeros(3), 0.0)
     mean, variance = mixture.mix(parts, include_noise=True)
     y = mean + factor * np.sqrt(variance) * rng.choice([-1.0, 1.0], 50)
-    assert_allclose(widen(mixture, parts, y).calibration, calibration)
+    assert_allclose(widen(mixture, Predicted(parts, y)).calibration, calibration)
     y, weight = y + rng.standard_normal(50), rng.integers(1, 4, 50)
-    repeated = LocalMoments(*(part.repeat(weight, axis=0) for part in parts))
-    expected = widen(mixture, repeated, y.repeat(weight)).calibration
-    assert_allclose(widen(mixture, parts, y, weight).calibration, expected)
+    expected = widen(mixture, repeat(parts, y, weight)).calibration
+    assert_allclose(widen(mixture, Predicted(parts, y, weight)).calibration, expected)
 
 
 def test_weights_are_repetitions(parts, rng):
     """Of the rows that are left out, in the belief, the score and the calibration."""
     y, weight = rng.standard_normal(50), rng.integers(1, 4, 50)
-    repeated = LocalMoments(*(part.repeat(weight, axis=0) for part in parts))
-    y_repeated = y.repeat(weight)
-    belief, expected = learn_belief(parts, y, weight), learn_belief(repeated, y_repeated)
+    weighted, repeated = Predicted(parts, y, weight), repeat(parts, y, weight)
+    belief, expected = learn_belief(weighted), learn_belief(repeated)
     assert_allclose(belief.log_weights, expected.log_weights, atol=1e-4)
     assert_allclose(belief.temper, expected.temper, rtol=1e-4)
     assert_allclose(belief.score, expected.score)
     mixture = Mixture((None,) * 3, belief.log_weights, belief.temper)
-    score = measure_score(mixture, parts, y, weight)
-    assert_allclose(score, measure_score(mixture, repeated, y_repeated))
-    factor = calibrate(mixture, parts, 2.0 * y, weight)
-    assert_allclose(factor, calibrate(mixture, repeated, 2.0 * y_repeated), rtol=0.1)
-    assert abs(factor / calibrate(mixture, parts, 2.0 * y) - 1.0) > 1e-3
+    assert_allclose(measure_score(mixture, weighted), measure_score(mixture, repeated))
+    factor = calibrate(mixture, Predicted(parts, 2.0 * y, weight))
+    assert_allclose(factor, calibrate(mixture, repeat(parts, 2.0 * y, weight)), rtol=0.1)
+    assert abs(factor / calibrate(mixture, Predicted(parts, 2.0 * y)) - 1.0) > 1e-3
 
 
 def test_the_process_that_predicts_is_believed(parts):
     y = parts.mean[:, 1]
-    belief = learn_belief(parts, y)
+    belief = learn_belief(Predicted(parts, y))
     assert np.argmax(belief.log_weights) == 1
     alone = measure_log_density(parts, y)[:, 1].mean()
     assert belief.score > alone - 0.1
@@ -97,8 +99,8 @@ def test_evidence_that_tells_is_listened_to(parts):
     """Where each row is predicted by the process with the highest evidence."""
     best = np.argmax(parts.evidence, axis=1)
     y = parts.mean[np.arange(50), best]
-    telling = learn_belief(parts, y)
-    silent = learn_belief(parts._replace(evidence=np.zeros_like(parts.evidence)), y)
+    telling = learn_belief(Predicted(parts, y))
+    silent = learn_belief(Predicted(parts._replace(evidence=np.zeros_like(parts.evidence)), y))
     assert telling.temper > 0.2
     assert telling.score > silent.score + 0.2
 
@@ -133,7 +135,7 @@ def test_intervals_hold_what_they_promise(draw):
     parts = LocalMoments(*np.ones((4, n, 1)))
     mixture = Mixture((None,), np.zeros(1), 0.0)
     y = 1.0 + 5.0 * getattr(rng, draw)(n)
-    mixture = replace(mixture, calibration=calibrate(mixture, parts, y))
+    mixture = replace(mixture, calibration=calibrate(mixture, Predicted(parts, y)))
     mean, variance = mixture.mix(parts, include_noise=True)
     assert 0.94 < np.mean(np.abs(y - mean) < 1.96 * np.sqrt(variance)) < 0.975
 
@@ -143,19 +145,20 @@ def test_rows_that_are_exact_do_not_make_a_few_others_unthinkable(error, expecte
     """Three in a hundred: without them, variances would be a thousandth of themselves."""
     parts = LocalMoments(*np.ones((4, 100, 1)))  # variances of 2
     y = 1.0 + np.sqrt(2.0) * np.repeat([1e-6, error], [97, 3])
-    assert_allclose(calibrate(Mixture((None,), np.zeros(1), 0.0), parts, y), expected)
+    assert_allclose(calibrate(Mixture.of(None), Predicted(parts, y)), expected)
 
 
 def test_calibration_of_rows_that_are_predicted_exactly():
     parts = LocalMoments(*np.ones((4, 20, 1)))
-    assert calibrate(Mixture((None,), np.zeros(1), 0.0), parts, np.ones(20)) > 0.0
+    assert calibrate(Mixture.of(None), Predicted(parts, np.ones(20))) > 0.0
 
 
 def test_calibration_counts_errors_as_often_as_their_rows():
     """Small ones often, so that it is small."""
     z = stats.norm.ppf((np.arange(40) + 0.5) / 40)
     parts, weight = LocalMoments(*np.ones((4, 40, 1))), np.where(np.abs(z) > 1.0, 1.0, 9.0)
-    found = calibrate(Mixture((None,), np.zeros(1), 0.0), parts, 1.0 + np.sqrt(2.0) * z, weight)
+    left_out = Predicted(parts, 1.0 + np.sqrt(2.0) * z, weight)
+    found = calibrate(Mixture.of(None), left_out)
     assert_allclose(found, np.average(z**2, weights=weight))
 
 
@@ -168,12 +171,12 @@ def test_rank_is_a_density_which_a_single_row_does_not_decide():
         mean[0] += outlier
         one = np.ones((400, 1))
         parts = LocalMoments(mean, 0.5 * std**2 * one, 0.5 * std**2 * one, one)
-        return rank_mixture(Mixture((None,), np.zeros(1), 0.0), parts, y)
+        return rank_mixture(Mixture.of(None), Predicted(parts, y))
 
     assert rank(0.1, 0.1) > rank(0.2, 0.2) > rank(0.2, 1.0)
     assert rank(0.1, 0.1) - rank(0.1, 0.1, outlier=10.0) < 0.1
     parts = LocalMoments(np.zeros((1, 1)), *(np.full((1, 1), v) for v in (3.0, 1.0, 0.0)))
-    found = rank_mixture(Mixture((None,), np.zeros(1), 0.0), parts, np.ones(1))
+    found = rank_mixture(Mixture.of(None), Predicted(parts, np.ones(1)))
     expected = stats.t(5.0, scale=2.0 * np.sqrt(0.6)).logpdf(1.0)  # of variance 4
     assert_allclose(found, expected, rtol=1e-10)
 

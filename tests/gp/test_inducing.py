@@ -10,9 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp import VBGPRegressor, _rows, _sum
-from skvbgp.gp._belief import Predicted
 from skvbgp.gp._inducing import GlobalPart, SumPosterior
-from skvbgp.gp._mixture import LocalMoments, Mixture
+from skvbgp.gp._mixture import LocalMoments, Mixture, Predicted
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
@@ -422,7 +421,7 @@ def test_lines_that_are_left_are_those_of_rows_as_often_as_they_count(slope):
     parts = LocalMoments(none, none, none + 1.0, none)
 
     def judge(index, weight=None):
-        left_out = Predicted(Mixture.of(PROCESS), parts.take(index), y[index], weight)
-        return leave_lines(left_out, X[index])
+        left_out = Predicted(parts.take(index), y[index], weight)
+        return leave_lines(Mixture.of(PROCESS), left_out, X[index])
 
     assert judge(np.arange(60), count) == judge(np.repeat(np.arange(60), count)) == (slope > 0.2)

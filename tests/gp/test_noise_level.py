@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from skvbgp.gp import _noise_level
 from skvbgp.gp._belief import tell_noises
 from skvbgp.gp._coregion import Coregion
-from skvbgp.gp._mixture import LocalMoments, Mixture
+from skvbgp.gp._mixture import LocalMoments, Mixture, Predicted
 from skvbgp.gp._noise_level import NoiseLevel, learn_level, score_level
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
@@ -132,7 +132,7 @@ def test_noise_of_outputs(rng):
     parts = LocalMoments(*rng.uniform(0.1, 0.3, (4, 60, 2)))
     y = rng.standard_normal(60)
     before = Mixture(processes, np.array([0.0, -1.0]), 0.5, extra_noise=0.2)
-    mixture = tell_noises(before, parts, y, weight, output, varies=True)
+    mixture = tell_noises(before, Predicted(parts, y, weight), output, varies=True)
     assert mixture.extra_noise == 0.0
     assert [noise.extra for noise in mixture.noises] == [0.2, 0.2]
     for j, noise in enumerate(mixture.noises):
@@ -148,7 +148,7 @@ def test_noise_of_outputs(rng):
         expected = oracle.spread_noise(parts.noise[:, c], mean, output, mixture.noises)
         assert_allclose(told.noise[:, c], expected)
     assert_allclose(told.variance, parts.variance)
-    plain = tell_noises(before, parts, y, weight, output, varies=False)
+    plain = tell_noises(before, Predicted(parts, y, weight), output, varies=False)
     assert_allclose(plain.tell_outputs(parts, output).noise, parts.noise + 0.2)
 
 

@@ -130,18 +130,17 @@ def test_values_that_are_left_out_are_said_in_the_order_of_targets(rows, k):
     samples = join_samples(make_samples(X, Y))
     assert isinstance(samples, Samples)
     mixture, weights = Mixture.of(process), np.ones(2)
-    y, weight = samples.hold()
-    parts = samples.leave_out(mixture, weights, k)
+    parts, y, weight = samples.leave_out(mixture, weights, k)
     assert weight is None
     assert_allclose(np.sort(y), np.sort(Y[~np.isnan(Y)]))
     assert parts.mean.shape == (80, 1)
     assert np.corrcoef(parts.mean[:, 0], y)[0, 1] > 0.8
-    few = samples.leave_out(mixture, weights, k, 11)
+    few, y_few, _ = samples.leave_out(mixture, weights, k, 11)
     assert_allclose(few.mean, parts.mean[:11], rtol=1e-6, atol=1e-6)
-    assert_array_equal(samples.hold(11)[0], y[:11])
+    assert_array_equal(y_few, y[:11])
     assert samples.n_values == 80
     each = [
-        one.leave_out(mixture, weights, k).mean[np.argsort(one.hold()[0])]
+        one.leave_out(mixture, weights, k).parts.mean[np.argsort(one.hold()[0])]
         for one in make_samples(X, Y)
     ]
     by_value = parts.mean[np.argsort(y)]
@@ -168,11 +167,11 @@ def test_as_many_values_are_left_out_as_asked_for(rows, monkeypatch, n, n_left):
     X, Y = rows
     sample = join_samples(make_samples(X, Y[:, :2]))
     mixture, weights = Mixture.of(Process(RBF(1.0).bind(2), 0.1, 4.0)), np.ones(2)
-    parts, (y, _) = sample.leave_out(mixture, weights, 10, n), sample.hold(n)
+    parts, y, _ = sample.leave_out(mixture, weights, 10, n)
     assert parts.mean.shape == (n_left, 1)
     every = sample.leave_out(mixture, weights, 10, 60)
-    assert_allclose(parts.mean, every.mean[:n_left], rtol=1e-9)
-    assert_array_equal(y, sample.hold(60)[0][:n_left])
+    assert_allclose(parts.mean, every.parts.mean[:n_left], rtol=1e-9)
+    assert_array_equal(y, every.y[:n_left])
 
 
 def test_weights_of_values_are_those_of_their_rows(rows, rng):
@@ -204,8 +203,7 @@ def test_of_equal_rows_one_is_left_out(rng, n_judged, n_gaps, can_part):
     judges = Judges(np.arange(n_judged), unknown) if n_judged else None
     noise = RowNoise(weight, known, inputs, can_part=bool(can_part))
     sample = Sample(X, y, np.random.RandomState(0), noise, judges=judges)
-    parts = sample.leave_out(Mixture.of(process), np.ones(2), 20)
-    values, _ = sample.hold()
+    parts, values, _ = sample.leave_out(Mixture.of(process), np.ones(2), 20)
     for i, value in enumerate(values):
         j = int(np.flatnonzero(y == value)[0])
         own = np.arange(12) == j
@@ -232,8 +230,8 @@ def test_all_outputs_together_cost_what_one_costs(rng, monkeypatch):
     assert samples.total == 700
     groups = samples.draw_groups(350.0, 25)
     assert [len(y) for _, y, _ in groups] == [25] * 14  # 8, 4 and 2 of the outputs
-    y, _ = samples.hold()
+    process = Process(Matern().bind(2), 0.1, 5.0)
+    parts, y, _ = samples.leave_out(Mixture.of(process), np.ones(2), 10)
     counts = [np.isin(Y[:, j], y).sum() for j in range(3)]
     assert counts == [29, 15, 8]
-    parts = samples.leave_out(Mixture.of(Process(Matern().bind(2), 0.1, 5.0)), np.ones(2), 10)
     assert len(parts.mean) == len(y)

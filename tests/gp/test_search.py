@@ -81,12 +81,12 @@ def test_what_is_found_says_how_likely_rows_left_out_are(monkeypatch, k):
     X, y = make_rows(RBF([1.0, 2.0]), 60)
     search = make_search(X, y, k)
     found = search.run(make_starts(["Matern-1/2", "SE"], gaussian=k > 60), grows=False)
-    parts, (y, _) = search.rows.leave_out(found.mixture, found.weights, found.k), search.rows.hold()
-    assert_allclose(found.score, measure_score(found.mixture, parts, y))
-    shares = np.mean(found.mixture.weigh(parts.evidence), axis=0)
+    left_out = search.rows.leave_out(found.mixture, found.weights, found.k)
+    assert_allclose(found.score, measure_score(found.mixture, left_out))
+    shares = np.mean(found.mixture.weigh(left_out.parts.evidence), axis=0)
     n_learned = shares @ [len(process.vector) for process in found.mixture.processes]
     price = n_learned / 60 if k < 60 else 0.0  # few rows have draws
-    assert_allclose(found.rank, rank_mixture(found.mixture, parts, y) - price)
+    assert_allclose(found.rank, rank_mixture(found.mixture, left_out) - price)
     assert abs(found.rank - found.score) > 1e-3
 
 

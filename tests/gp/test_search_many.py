@@ -57,13 +57,13 @@ def test_the_mixture_of_many_rows_is_learned_from_more_that_are_left_out(
     search.rows.noise = RowNoise(np.linspace(0.2, 1.0, 60), np.zeros(60))
     found = search.run(make_starts(["Matern-1/2", "SE"], gaussian=False), grows=True)
     assert found.k == 15
-    parts = search.rows.leave_out(found.mixture, found.weights, found.k, n)
-    y, weight = search.rows.hold(n)
+    left_out = search.rows.leave_out(found.mixture, found.weights, found.k, n)
+    parts, y, weight = left_out
     assert len(y) == len(parts.mean) == n
-    expected = fit_mixture(found.mixture.processes, parts, y, weight)
+    expected = fit_mixture(found.mixture.processes, left_out)
     assert_allclose(found.mixture.log_weights, expected.log_weights, atol=1e-6)
     assert_allclose(found.mixture.calibration, expected.calibration, rtol=1e-6)
-    assert_allclose(found.score, measure_score(found.mixture, parts, y, weight))
+    assert_allclose(found.score, measure_score(found.mixture, left_out))
     belief = np.average(found.mixture.weigh(parts.evidence), axis=0, weights=weight)
     assert_allclose(found.belief, belief)
 
@@ -152,9 +152,9 @@ def test_several_kernels_may_predict_from_all_rows(monkeypatch):
     found = search._mix_all(best[:3])
     assert found.k == _search_many._ALL_NEIGHBOURS
     assert {id(trial.trained) for trial in found.trials} <= {id(one.trained) for one in best[:3]}
-    parts = search.rows.leave_out(found.mixture, found.weights, found.k)
-    assert_allclose(search.rank(found.mixture, parts), found.rank, rtol=1e-8)
-    assert np.ptp(parts.noise, axis=0).min() > 0.0  # at scales of the places
+    left_out = search.rows.leave_out(found.mixture, found.weights, found.k)
+    assert_allclose(search.rank(found.mixture, left_out), found.rank, rtol=1e-8)
+    assert np.ptp(left_out.parts.noise, axis=0).min() > 0.0  # at scales of the places
     single = max(search._mix_all([trial]).rank for trial in best[:3])
     assert found.rank >= single - 1e-3
 
@@ -166,8 +166,8 @@ def test_more_neighbours_have_to_pay(monkeypatch, gain, k):
     ranks = iter([1.0, 1.0 + gain])
     monkeypatch.setattr(ManyRowsSearch, "rank", lambda *_: next(ranks))
     ((name, process),) = make_starts(["SE"], gaussian=False)
-    parts = search.rows.leave_out(Mixture.of(process), np.ones(2), 60)
-    trial = Trial(name, Trained(process, 0.0), parts, 0.0)
+    left_out = search.rows.leave_out(Mixture.of(process), np.ones(2), 60)
+    trial = Trial(name, Trained(process, 0.0), left_out, 0.0)
     assert search._count_neighbours(trial) == k
 
 
