@@ -12,7 +12,7 @@ See :doc:`/theory/gp_learning`.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import t as student_t
@@ -48,16 +48,8 @@ _RANK_DOF = 5.0
 _LEAST_CALIBRATION = 1e-3
 
 
-class Belief(NamedTuple):
-    """Where the search has ended."""
-
-    log_weights: Array  # (C,)
-    temper: float
-    score: float  # the objective's density of the rows, on average
-
-
-def learn_belief(left_out: Predicted) -> Belief:
-    """The best belief about processes, from what each says of the rows, left out in turn."""
+def learn_belief(left_out: Predicted) -> tuple[Array, float]:
+    """Log weights (C,) and temper by which processes predict rows best that are left out."""
     parts, y, weight = left_out
     log_density = np.array(measure_log_density(parts, y).T, order="C")  # (C, n)
     evidence = np.array(parts.evidence.T, order="C")
@@ -76,18 +68,14 @@ def learn_belief(left_out: Predicted) -> Belief:
         for temper in _START_TEMPERS
     ]
     x = max(results, key=lambda result: result.value).x
-    mixed, _ = _mix_log_densities(x, log_density, evidence)
-    return Belief(
-        x[:C] - x[:C].max(), float(np.exp(x[C])), float(np.average(mixed, weights=weight))
-    )
+    return x[:C] - x[:C].max(), float(np.exp(x[C]))
 
 
 def fit_mixture(processes: tuple[Process, ...], left_out: Predicted) -> Mixture:
     """The mixture of processes that predicts rows best, calibrated."""
-    log_weights, temper = np.zeros(1), 0.0
+    mixture = Mixture.equal(processes)
     if len(processes) > 1:
-        log_weights, temper, _ = learn_belief(left_out)
-    mixture = Mixture(processes, log_weights, temper)
+        mixture = Mixture(processes, *learn_belief(left_out))
     return replace(mixture, calibration=calibrate(mixture, left_out))
 
 
