@@ -10,6 +10,7 @@ See :doc:`/theory/gp`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -81,10 +82,7 @@ class FunctionDraws:
         return cls(posterior, priors, tuple(members), normal, level)
 
     def __call__(self, X: Array) -> Array:
-        with single_blas_thread:
-            self._known  # noqa: B018  before the threads need it
-            (values,) = self.posterior.by_part(self._evaluate_part, X, in_blocks=True)
-        return self.posterior.target.original(values)
+        return self.posterior.target.original(self._map(FunctionDraws._evaluate, X))
 
     def gradient(self, X: Array) -> Array:
         """Derivatives of all functions at rows X, (n_samples, n_features, n).
@@ -92,32 +90,41 @@ class FunctionDraws:
         In units of y over those of each input. The belief in the processes is constant as long
         as the neighbours are the same.
         """
-        posterior = self.posterior
+        unit = self.posterior.target.unit / self.posterior.coordinates.measure_units(X)
+        return np.asarray(self._map(FunctionDraws._differentiate, X) * unit[:, :, None])
+
+    def _map(self, measure: Callable[[FunctionDraws, Array], Array], X: Array) -> Array:
+        """What a method says of rows X, by the same functions from what predicts each."""
+
+        def measure_part(posterior: NeighbourPosterior, known: Any, X: Array) -> tuple[Array]:
+            return (measure(self._restrict(posterior, known), X),)
+
         with single_blas_thread:
             self._known  # noqa: B018  before the threads need it
-            (slopes,) = posterior.by_part(self._differentiate_part, X, in_blocks=True)
-        unit = posterior.target.unit / posterior.coordinates.measure_units(X)
-        return np.asarray(slopes * unit[:, :, None])
+            return self.posterior.by_part(measure_part, X, in_blocks=True)[0]
 
-    def _evaluate_part(self, posterior: NeighbourPosterior, known: Any, X: Array) -> tuple[Array]:
-        """Scaled values (n, S) at rows X, from a posterior of some known rows."""
-        draws = self._restrict(posterior, known)
-        if posterior.is_exact:
-            return (draws._from_all(X),)
-        near = posterior.find(X)
-        pairs = [(X[rows], near[rows]) for rows in cut(len(X), _NEAR_ROWS)]
-        return (np.concatenate(thread_map(draws._from_neighbours, pairs)),)
+    def _evaluate(self, X: Array) -> Array:
+        """Scaled values (n, S) at rows X."""
+        posterior = self.posterior
+        if not posterior.is_exact:
+            near = posterior.find(X)
+            pairs = [(X[rows], near[rows]) for rows in cut(len(X), _NEAR_ROWS)]
+            return np.concatenate(thread_map(self._from_neighbours, pairs))
+        scaled, around = posterior.coordinates.scaled(X), posterior.find_near(X)
+        _ = self._corrections  # before the threads need it
 
-    def _differentiate_part(
-        self, posterior: NeighbourPosterior, known: Any, X: Array
-    ) -> tuple[Array]:
-        """Scaled derivatives (n, d, S), the same way."""
-        draws = self._restrict(posterior, known)
-        scaled, near = posterior.coordinates.scaled(X), posterior.find_near(X)
-        if posterior.is_exact:
-            _ = draws._corrections
+        def measure(rows: Index) -> tuple[Array]:
+            return (self._from_all(scaled[rows], pick(around, rows)),)
+
+        return in_tiles(measure, np.arange(len(scaled)))[0]
+
+    def _differentiate(self, X: Array) -> Array:
+        """Scaled derivatives (n, d, S)."""
+        scaled, near = self.posterior.coordinates.scaled(X), self.posterior.find_near(X)
+        if self.posterior.is_exact:
+            _ = self._corrections
         tasks = [(x, pick(near, i)) for i, x in enumerate(scaled)]
-        return (np.array(thread_map(draws._measure_slopes, tasks)),)
+        return np.array(thread_map(self._measure_slopes, tasks))
 
     def _restrict(self, posterior: NeighbourPosterior, known: Any) -> FunctionDraws:
         """The same functions where a posterior of some known rows says what they are.
@@ -134,7 +141,9 @@ class FunctionDraws:
         vars(draws)["_known"] = [[values[known] for values in sets] for sets in self._known]
         if key is not None:
             posterior.factorise_in_blocks()
-            draws = draws._without_factors()
+            corrections = draws._corrections
+            draws = replace(draws, posterior=posterior.without_factors())
+            vars(draws)["_corrections"] = corrections
             self._parts.put(key, KeptDraws(draws))
         return draws
 
@@ -142,12 +151,6 @@ class FunctionDraws:
     def _parts(self) -> BlockCache[KeptDraws]:
         """By the known rows of a part that all predict."""
         return BlockCache()
-
-    def _without_factors(self) -> FunctionDraws:
-        """The same of few numbers, where all rows are neighbours."""
-        draws = replace(self, posterior=self.posterior.without_factors())
-        vars(draws)["_corrections"] = self._corrections
-        return draws
 
     def _measure_slopes(self, x: Array, near: Index | None) -> Array:
         """Derivatives (d, S) at a scaled row, from what is near to it (k,), nearest first."""
@@ -208,18 +211,10 @@ class FunctionDraws:
         none = np.empty((len(self.posterior.rows), 0))
         return np.hstack([values[rows] for values in (none, *self._known[c])])
 
-    def _from_all(self, X: Array) -> Array:
-        """Values (n, S) at rows X, from all known ones."""
-        scaled, near = self.posterior.coordinates.scaled(X), self.posterior.find_near(X)
-        _ = self._corrections  # before the threads need it
-
-        def measure(rows: Index) -> tuple[Array]:
-            return (self._from_all_rows(scaled[rows], pick(near, rows)),)
-
-        return in_tiles(measure, np.arange(len(scaled)))[0]
-
-    def _from_all_rows(self, scaled: Array, near: Index | None) -> Array:
-        """The same of scaled rows; near ones (n, k), or all, say the scale."""
+    def _from_all(self, scaled: Array, near: Index | None) -> Array:
+        """Values (n, S) at scaled rows, from all known ones, of which near ones (n, k) or all say
+        the scale.
+        """
         given, scales = zip(*self.posterior.condition_on_all(near), strict=True)
         mixture = self.posterior.mixture
         belief = mixture.weigh(np.column_stack([np.atleast_1d(one.evidence) for one in scales]))
