@@ -15,7 +15,7 @@ from skvbgp._core.owners import Owners, add_inputs, find_first_columns, find_sha
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp.base import Gaps, RegressionLearner
-from skvbgp.gp._cell_choice import try_cells
+from skvbgp.gp._cells import try_cells
 from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels
 from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._near import employ

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp._core.partition import balanced_partition
-from skvbgp.gp import _cell_choice, _posterior, _process
+from skvbgp.gp import _cells, _posterior, _process
 from skvbgp.gp._cells import CellPosterior, Cells
 from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._row_noise import RowNoise
@@ -265,7 +265,7 @@ def learned(monkeypatch):
     monkeypatch.setattr("skvbgp.gp._search_many._TRIED_WITH_ALL", ())
     monkeypatch.setattr("skvbgp.gp._learner._COUNTS", (8, 16))
     for name, value in {"_LEAST_ROWS": 100, "_LEAST_SIZE": 60, "_OWN_ROWS": 20}.items():
-        monkeypatch.setattr(_cell_choice, name, value)
+        monkeypatch.setattr(_cells, name, value)
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, (300, 3))
     return X, np.sin(2.0 * X[:, 0]) * np.cos(X[:, 1]) + np.cos(X[:, 2])
@@ -296,7 +296,7 @@ def test_cells_are_chosen_where_they_predict_better(learned):
 
 def test_what_leaves_cells_out(learned, monkeypatch):
     X, y = learned
-    monkeypatch.setattr(_cell_choice, "_LEAST_GAIN", -np.inf)
+    monkeypatch.setattr(_cells, "_LEAST_GAIN", -np.inf)
     assert small(RBF([1.0, 1.0, 1.0]), n_neighbors=16).fit(X[:200], y[:200]).n_neighbors_ == 16
     assert small(RBF([1.0, 1.0, 1.0])).fit(X[:90], y[:90]).n_neighbors_ == 16
     Y = np.column_stack([y, np.cos(y)])
@@ -309,14 +309,14 @@ def test_what_leaves_cells_out(learned, monkeypatch):
 def test_how_many_cells_there_are_and_how_many_rows_predict_their_places(learned, monkeypatch):
     """At least so many rows; fewer cells if factors of so many took too long."""
     X, y = learned
-    monkeypatch.setattr(_cell_choice, "_LEAST_GAIN", -np.inf)
+    monkeypatch.setattr(_cells, "_LEAST_GAIN", -np.inf)
     monkeypatch.setattr("skvbgp.gp._search_many._LEAST_COUNT_RISE", 100.0)
     model = small(RBF([1.0, 1.0, 1.0]), max_iter=2)
     state = model.fit(X[:200], y[:200])._state
     assert (state.k, model.n_neighbors_, state.cells.partition.n_blocks) == (8, 60, 10)
-    monkeypatch.setattr(_cell_choice, "_MOST_WORK", 4 * 60**3)
+    monkeypatch.setattr(_cells, "_MOST_WORK", 4 * 60**3)
     assert model.fit(X[:200], y[:200])._state.cells.partition.n_blocks == 4
-    monkeypatch.setattr(_cell_choice, "_MOST_ROWS", 190)
+    monkeypatch.setattr(_cells, "_MOST_ROWS", 190)
     assert model.fit(X[:200], y[:200]).n_neighbors_ == 8
 
 
@@ -332,14 +332,14 @@ def test_what_cells_have_to_gain_rises_with_their_work(learned, monkeypatch):
     model = small(RBF([1.0, 1.0, 1.0]), max_iter=2).fit(X[:200], y[:200])
     changes = {"judge_state": judge, "_MOST_WORK": 10 * 64**3, "_JUDGED_NEIGHBOURS": 6 * 16}
     for name, value in changes.items():
-        monkeypatch.setattr(_cell_choice, name, value)
+        monkeypatch.setattr(_cells, name, value)
     one = replace(model._state, cells=None)
     assert one.k == 16
     two = replace(one, mixture=Mixture.equal(2 * one.mixture.processes))
     cases = [(0.49, one, True), (0.51, one, False), (0.24, two, True), (0.26, two, False)]
     for least, state, is_worth_it in cases:
-        monkeypatch.setattr(_cell_choice, "_LEAST_GAIN", least)
-        found = _cell_choice.try_cells(model._learner(), state, np.random.RandomState(0))
+        monkeypatch.setattr(_cells, "_LEAST_GAIN", least)
+        found = _cells.try_cells(model._learner(), state, np.random.RandomState(0))
         assert (found.cells is not None) == is_worth_it
     assert_array_equal(judged[0], judged[1])
     assert len(np.unique(judged[0])) == 10 * 6
@@ -347,9 +347,9 @@ def test_what_cells_have_to_gain_rises_with_their_work(learned, monkeypatch):
 
 def test_cells_that_gain_nothing_leave_everything_as_it_is(learned, monkeypatch):
     X, y = learned
-    monkeypatch.setattr(_cell_choice, "_LEAST_GAIN", np.inf)
+    monkeypatch.setattr(_cells, "_LEAST_GAIN", np.inf)
     model = small(RBF([1.0, 1.0, 1.0]), max_iter=8).fit(X[:200], y[:200])
     assert model.n_neighbors_ == 16
-    monkeypatch.setattr(_cell_choice, "_LEAST_ROWS", 200)
+    monkeypatch.setattr(_cells, "_LEAST_ROWS", 200)
     again = small(RBF([1.0, 1.0, 1.0]), max_iter=8).fit(X[:200], y[:200])
     assert_array_equal(again.predict(X), model.predict(X))  # judged or not

@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from scipy.stats import invgamma
 
 from skvbgp import VBGPRegressor
-from skvbgp.gp._cell_choice import _may_pay
+from skvbgp.gp._cells import _may_pay
 from skvbgp.gp._folds import _predict
 from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._places import gather_rows, measure_gain_by_place
