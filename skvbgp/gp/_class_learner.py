@@ -292,8 +292,7 @@ class ClassGPLearner(Learner):
     # -- what it says ----------------------------------------------------------------------------
 
     def posterior(self, state: ClassState) -> ClassPosterior:
-        posterior: ClassPosterior = employ(state.posterior, self.n_jobs)
-        return posterior
+        return employ(state.posterior, self.n_jobs)
 
     def attributes(self, state: ClassState) -> dict[str, Any]:
         listed, coordinates = state.found.list_kernels(), state.coordinates

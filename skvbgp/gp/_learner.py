@@ -453,8 +453,7 @@ class GPLearner(RegressionLearner):
     # -- what it says ------------------------------------------------------------------------------
 
     def posterior(self, state: State) -> NeighbourPosterior:
-        posterior: NeighbourPosterior = employ(state.posterior, self.n_jobs)
-        return posterior
+        return employ(state.posterior, self.n_jobs)
 
     def attributes(self, state: State) -> dict[str, Any]:
         target = state.frames.target

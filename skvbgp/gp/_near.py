@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
@@ -12,6 +12,8 @@ from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates
 from skvbgp.base import Gaps, Neighbourhoods, RowSearch
 from skvbgp.gp._rows import Rows
+
+P = TypeVar("P")
 
 #: What has been made of some rows is extended to all if at most one in so many is new: with more, a
 #: new factorisation takes less time.
@@ -33,7 +35,7 @@ class RowsState(PickledByFields):
         return state
 
 
-def employ(posterior: Any, n_jobs: int | None) -> Any:
+def employ(posterior: P, n_jobs: int | None) -> P:
     """The posterior, which predicts with so many workers from now on: what it says is the same."""
     vars(posterior)["n_jobs"] = n_jobs
     return posterior
