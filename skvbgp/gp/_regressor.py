@@ -27,9 +27,8 @@ from skvbgp.base import (
 from skvbgp.gp._choice import COMMON, count_known
 from skvbgp.gp._joint_outputs import GPJointLearner
 from skvbgp.gp._learner import GPLearner
-from skvbgp.gp._outputs import GPOutputsLearner
+from skvbgp.gp._outputs import GPOutputsLearner, SharedLearner
 from skvbgp.gp._rows import Rows
-from skvbgp.gp._shared_outputs import SharedLearner
 from skvbgp.gp._spread import SpreadRows
 from skvbgp.gp._stream import Forgetting
 

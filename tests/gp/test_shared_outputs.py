@@ -9,9 +9,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
-from skvbgp.gp import _shared_outputs
+from skvbgp.gp import _outputs
+from skvbgp.gp._outputs import SharedPosterior
 from skvbgp.gp._posterior import NeighbourPosterior
-from skvbgp.gp._shared_outputs import SharedPosterior
 from skvbgp.kernels import RBF, Matern, White
 from tests.gp.cases import small_outputs
 from tests.means import check_means
@@ -184,7 +184,7 @@ def test_what_processes_say_of_all_outputs_is_never_there_for_all_rows(data, mon
     posterior = make_model(**FIXED).fit(X, Y)._posterior()
     expected, mean = posterior.moments(T, True), posterior.predict_mean(T, True)
     sizes, measure = [], SharedPosterior._measure
-    monkeypatch.setattr(_shared_outputs, "_TILE_ROWS", 3)
+    monkeypatch.setattr(_outputs, "_TILE_ROWS", 3)
     monkeypatch.setattr(
         SharedPosterior,
         "_measure",
