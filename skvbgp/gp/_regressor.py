@@ -301,20 +301,15 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
             The kernels with the belief in them, and the noise.
         """
         check_is_fitted(self)
+        known = self.kernels_, self.kernel_posterior_, self.noise_variance_
         if self.n_outputs_ == 1:
-            return _describe(
-                "The function", self.kernels_, self.kernel_posterior_, self.noise_variance_
-            )
+            return _describe("The function", *known)
         if isinstance(self.kernel_posterior_, list):
-            parts = zip(self.kernels_, self.kernel_posterior_, self.noise_variance_, strict=True)
-            return "\n".join(_describe(f"Output {j}", *part) for j, part in enumerate(parts))
-        text = _describe(
-            "Every output", self.kernels_, self.kernel_posterior_, *self.noise_variance_
-        )
-        if not self._joins:
-            return text
-        apart = np.flatnonzero(~self.learns_from_others_)
-        return "\n".join([text, *(f"Output {j} has a model of its own." for j in apart)])
+            parts = enumerate(zip(*known, strict=True))
+            return "\n".join(_describe(f"Output {j}", *part) for j, part in parts)
+        lines, apart = [_describe("Every output", *known)], ~self.learns_from_others_ & self._joins
+        lines += [f"Output {j} has a model of its own." for j in np.flatnonzero(apart)]
+        return "\n".join(lines)
 
     # -- hooks of the templates --------------------------------------------------------------------
 
@@ -415,12 +410,12 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
         )
 
 
-def _describe(name: str, kernels: list[tuple[str, Any]], belief: Array, *noises: float) -> str:
+def _describe(name: str, kernels: list[tuple[str, Any]], belief: Array, noise: Any) -> str:
     shares: dict[str, float] = {}  # kernels of the same name may differ in their hyperparameters
     for (kernel, _), share in zip(kernels, belief.tolist(), strict=True):
         shares[kernel] = shares.get(kernel, 0.0) + share
     ranked = sorted(shares, key=lambda kernel: -shares[kernel])
     lines = [f"{name} is believed to have"]
     lines += [f"- {shares[one]:.2f}: {one}" for one in ranked if shares[one] >= _LEAST_SHARE]
-    std = ", ".join(f"{noise**0.5:.3g}" for noise in noises)
+    std = ", ".join(f"{one:.3g}" for one in np.sqrt(np.atleast_1d(noise)))
     return "\n".join([*lines, f"and noise of standard deviation {std}."])
