@@ -228,13 +228,7 @@ class Rows(PickledByFields):
 
     def head(self, n: int) -> Array:
         """X of the first n rows; the chunks are not joined."""
-        parts, missing = [], n
-        for X, *_ in self.chunks:
-            parts.append(X[:missing])
-            missing -= len(parts[-1])
-            if missing == 0:
-                break
-        return np.concatenate(parts)
+        return np.concatenate([X[:n] for X, *_ in self.chunks])[:n]
 
     @property
     def inputs(self) -> Array | None:
