@@ -128,11 +128,10 @@ class State(RowsState):
     def is_twin(self, other: State) -> bool:
         """Whether all rows are neighbours, and another output was observed in the same ones."""
         mine, theirs = self.posterior, other.posterior
-        if len(mine.rows) != len(theirs.rows) or not (mine.is_exact and theirs.is_exact):
+        if not (mine.is_exact and theirs.is_exact):
             return False
-        if not np.array_equal(mine.rows.X, theirs.rows.X):
-            return False
-        return have_same_noise(mine.noise, theirs.noise)
+        are_equal = np.array_equal(mine.rows.X, theirs.rows.X)
+        return are_equal and have_same_noise(mine.noise, theirs.noise)
 
     @property
     def noise(self) -> float:
