@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -104,12 +103,12 @@ def measure_relevance(posterior: NeighbourPosterior, among: Index | None = None)
     squares = np.insert(slopes.mean, 0, slopes.mix(1.0)[0], axis=1) ** 2
     inputs, _ = rows.summarise()  # frames also know rows that a stream has forgotten
     relevance, owners = average(squares) * inputs.std**2, posterior.mixture.processes[0].owners
-    predict = partial(_predict_means, posterior)
+
+    def predict(X: Array) -> Array:
+        """Means of rows, and those by each process, (n, 1 + C)."""
+        parts = posterior.measure(X, with_variance=False)
+        means = np.column_stack([posterior.mixture.average(parts), parts.mean])
+        return posterior.target.unit * means
+
     mean, *each = share_out(relevance, X, owners, predict, average)
     return Relevance(mean, np.sqrt(shares[1:] @ (np.array(each) - mean) ** 2))
-
-
-def _predict_means(posterior: NeighbourPosterior, X: Array) -> Array:
-    """Predictive means of rows, and those by each process, (n, 1 + C)."""
-    parts = posterior.measure(X, with_variance=False)
-    return posterior.target.unit * np.column_stack([posterior.mixture.average(parts), parts.mean])
