@@ -58,7 +58,7 @@ def choose_inducing(
     wanted, rows = learner.n_inducing, outputs[0]
     if not wanted:
         return 0
-    obstacles = {
+    may_be = {
         "learn_hyperparameters=False": not learner.learn_hyperparameters,
         "forgetting": learner.forgetting.is_used,
         "output_covariance": learner.n_outputs > 0,
@@ -66,13 +66,12 @@ def choose_inducing(
         "missing entries of X": bool(gaps.columns.any()),
         "Dask collections": isinstance(rows, SpreadRows),
     }
-    is_free = not any(obstacles.values())
+    obstacles = [name for name, is_there in may_be.items() if is_there]
     if not isinstance(wanted, str):
-        if not is_free:
-            name = next(name for name, is_there in obstacles.items() if is_there)
-            raise ValueError(f"n_inducing={wanted} is not possible with {name}.")
+        if obstacles:
+            raise ValueError(f"n_inducing={wanted} is not possible with {obstacles[0]}.")
         return 0 if len(rows) <= learner.few else wanted
-    if not (is_free and is_auto(learner.kernel) and len(rows) > learner.few):
+    if obstacles or not is_auto(learner.kernel) or len(rows) <= learner.few:
         return 0
     if before is not None:  # warm start: the form stays
         return 0 if before.shared is None else _N_INDUCING
