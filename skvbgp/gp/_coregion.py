@@ -140,11 +140,8 @@ class JointCovariance:
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
         """(n, m)."""
         inputs, outputs = self.coregion.split(X)
-        if Z is None:
-            return self.kernel(inputs) * (outputs @ self.coregion.B @ outputs.T)
-        other_inputs, other_outputs = self.coregion.split(Z)
-        between = outputs @ self.coregion.B @ other_outputs.T
-        return self.kernel(inputs, other_inputs) * between
+        others, other_outputs = (None, outputs) if Z is None else self.coregion.split(Z)
+        return self.kernel(inputs, others) * (outputs @ self.coregion.B @ other_outputs.T)
 
     def diag(self, X: Array) -> Array:
         """(n,)."""
