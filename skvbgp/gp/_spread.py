@@ -12,7 +12,7 @@ what is found near to a place, and fetched, has the later ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Self
 
@@ -45,18 +45,12 @@ class SpreadRows(Rows):
     None has gaps, a weight or a known variance, and equal ones are not merged.
     """
 
-    sharded: ShardedRows | None = None
+    workers: ShardedRows = field(kw_only=True)  # those who have them
 
     @classmethod
-    def at(cls, sharded: ShardedRows) -> Self:
+    def at(cls, workers: ShardedRows) -> Self:
         """Rows that are there."""
-        return cls(n_seen=sharded.n, sharded=sharded)
-
-    @property
-    def workers(self) -> ShardedRows:
-        """Those who have them."""
-        assert self.sharded is not None
-        return self.sharded
+        return cls(n_seen=workers.n, workers=workers)
 
     @cached_property
     def _joined(self) -> Any:
