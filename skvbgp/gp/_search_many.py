@@ -131,15 +131,8 @@ class ManyRowsSearch(Search):
             self.end_trial()
         return self.trials
 
-    def _try_isotropic_by_groups(self, process: Process) -> list[Trial]:
-        """Try kernels with one length scale, for all rows.
-
-        They are trained on rows that are far apart, and would lose by what near rows say.
-        """
-        self.groups = self._draw_far_groups()
-        return self.try_isotropic(process, _TRIAL_ITERATIONS)
-
     def _draw_far_groups(self) -> list[Group]:
+        """Groups of random rows, which are far apart."""
         n_groups = min(_FAR_GROUPS, -(-len(self.rows) // _FAR_ROWS))
         return [group for _ in range(n_groups) for group in self.rows.draw_rows(_FAR_ROWS)]
 
@@ -217,7 +210,10 @@ class ManyRowsSearch(Search):
             return self._mix_chosen(ahead.trials, ahead.k, n) if brings_more else ahead
         most = next((most for n, most in _TRIED_WITH_ALL if len(self.rows) <= n), 0)
         if most and compete and self.rows.may_all_predict:
-            isotropic = [] if start is None else self._try_isotropic_by_groups(start)
+            isotropic = list[Trial]()
+            if start is not None:  # they would lose by what near rows say
+                self.groups = self._draw_far_groups()
+                isotropic = self.try_isotropic(start, _TRIAL_ITERATIONS)
             best = sorted(pool, key=attrgetter("rank"), reverse=True)[: most - len(isotropic)]
             found.append(self._mix_all([*best, *isotropic]))
         return max(found, key=attrgetter("rank"))
