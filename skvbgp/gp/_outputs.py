@@ -104,19 +104,15 @@ class GPOutputsLearner(OutputsLearner):
     def gather(self, outputs: tuple[State, ...], X: Observations) -> GPOutputsState:
         known = super().gather(outputs, X)
         index = X.index if X.before is None else _follow_all(X.before, X)
-        pairs = zip(index, known.outputs, strict=True)
-        index = tuple(_take_followed(own, output.rows) for own, output in pairs)
+        followed = [one.rows.n_seen - one.rows.n_forgotten for one in known.outputs]
+        pairs = zip(index, followed, strict=True)  # a stream has no end: the last ones
+        index = tuple(own[len(own) - n :] for own, n in pairs)
         return GPOutputsState(known.outputs, known.n, index)
 
 
 def _follow(state: Any, X: Observations, j: int) -> NDArray[np.intp]:
     """Which of all rows an output knows, with the new ones."""
     return np.append(state.index[j], state.n + X.index[j])
-
-
-def _take_followed(index: NDArray[np.intp], rows: Rows) -> NDArray[np.intp]:
-    """Those of rows that are not forgotten: a stream has no end."""
-    return index[len(index) - (rows.n_seen - rows.n_forgotten) :]
 
 
 def _follow_all(state: Any, X: Observations) -> tuple[NDArray[np.intp], ...]:
