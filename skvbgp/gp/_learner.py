@@ -332,7 +332,7 @@ class GPLearner(RegressionLearner):
             start,
             names=names,
             kernels=tuple(process.kernel for process in processes),
-            mixture=Mixture(processes, np.zeros(C), 0.0),
+            mixture=Mixture.equal(processes),
             kernel_of=tuple(range(C)),
             belief=np.full(C, 1.0 / C),
             weights=average_weights([p.covariance for p in processes], start.rows.X.shape[1]),
