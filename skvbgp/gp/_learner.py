@@ -21,7 +21,7 @@ from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._near import employ
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._process import Process, start_process
-from skvbgp.gp._row_noise import RowNoise, discount_copies
+from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Rows, average_weights
 from skvbgp.gp._sample import Judges, PlacesSample, Sample, join_samples
 from skvbgp.gp._search import Found, Search
@@ -130,19 +130,11 @@ class GPLearner(RegressionLearner):
         self, X: Array, y: Array, weight: Array, variance: Array, is_weighted: bool
     ) -> Rows:
         """Rows with weights and known variances (n,) of their noise."""
-        if self.counts_rows:
-            return Rows.of(X, y, weight, variance)
-        if is_weighted:
+        if is_weighted and not self.counts_rows:
             raise ValueError(
                 "sample_weight and forgetting need kernels without White: the noise is learned."
             )
-        known = weight > 0.0  # the others are forgotten
-        noise = RowNoise(weight[known], variance[known]) if np.any(variance) else None
-        rows = Rows().plus(X[known], y[known], noise)
-        if known.all():
-            return rows
-        origin, counts = np.where(known, np.cumsum(known) - 1, -1), known.astype(np.float64)
-        return replace(rows, n_seen=len(y), origin=origin, counts=counts)
+        return Rows.of(X, y, weight, variance, merges=self.counts_rows)
 
     # -- fit ---------------------------------------------------------------------------------------
 

@@ -130,9 +130,9 @@ class RowNoise:
 
 
 def merge_rows(
-    X: Array, y: Array, weight: Array, variance: Array
+    X: Array, y: Array, weight: Array, variance: Array, *, merges: bool
 ) -> tuple[Array, Array, RowNoise | None, NDArray[np.intp] | None]:
-    """Rows of positive weight, of which equal ones are one, with the sum of their weights.
+    """Rows of positive weight, of which equal ones may be one, with the sum of their weights.
 
     What has been merged, or has weights, is in an order that does not depend on the given one.
     The last result says which row each has become, -1 for none, or is None if all are as they were.
@@ -141,8 +141,9 @@ def merge_rows(
     if not kept.all():
         X, y, weight, variance = X[kept], y[kept], weight[kept], variance[kept]
     is_plain = bool(np.all(weight == 1.0)) and not np.any(variance)
-    as_given = X, y, None, None if kept.all() else _number(kept, np.arange(len(y)))
-    if is_plain and not _may_repeat(X, y):
+    noise = None if is_plain else RowNoise(weight, variance)
+    as_given = X, y, noise, None if kept.all() else _number(kept, np.arange(len(y)))
+    if not merges or (is_plain and not _may_repeat(X, y)):
         return as_given
     first, owner = find_equal(X, y, variance)
     if len(first) == len(y) and is_plain:

@@ -73,9 +73,9 @@ class Rows(PickledByFields):
     n_before: int = 0  # of those seen, the ones before the stream began that these belong to
 
     @classmethod
-    def of(cls, X: Array, y: Array, weight: Array, variance: Array) -> Self:
-        """Rows with weights and known variances (n,), of which equal ones are merged."""
-        X, y_kept, noise, origin = merge_rows(X, y, weight, variance)
+    def of(cls, X: Array, y: Array, weight: Array, variance: Array, *, merges: bool = True) -> Self:
+        """Rows with weights and known variances (n,); equal ones are merged, if they may be."""
+        X, y_kept, noise, origin = merge_rows(X, y, weight, variance, merges=merges)
         counts = None if origin is None else np.array(weight)
         return replace(cls().plus(X, y_kept, noise), n_seen=len(y), origin=origin, counts=counts)
 

@@ -159,7 +159,7 @@ def test_copies_of_rows_do_not_take_the_noise_away(kind, n_neighbors):
 
 
 def merge(X, y):
-    X, y, noise, _ = merge_rows(X, y, np.ones(len(y)), np.zeros(len(y)))
+    X, y, noise, _ = merge_rows(X, y, np.ones(len(y)), np.zeros(len(y)), merges=True)
     return X, y, noise
 
 
