@@ -32,9 +32,8 @@ _BLOCKS = 4
 
 
 class NearSets(NamedTuple):
-    """The neighbours of b places, the nearest one last."""
+    """The k neighbours of b places, the nearest one last."""
 
-    near: Index  # (b, k)
     matrices: dict[Covariance, Array]  # by kernel, (b, k + 1, k + 1), the places are the last
     y: Array  # (b, k), scaled
     noise: RowNoise | None  # what is known of it
@@ -62,13 +61,13 @@ class KnownRows:
             both = np.concatenate([self.X[near[rows]], X[rows, None]], axis=1)
             matrices = measure_matrices(processes, self.coordinates.scaled(both))
             targets = self.target.scaled(self.y[near[rows]])
-            yield rows, NearSets(near[rows], matrices, targets, pick(self.noise, near[rows]))
+            yield rows, NearSets(matrices, targets, pick(self.noise, near[rows]))
 
 
 def predict_rows(processes: tuple[Process, ...], known: KnownRows, X: Array, near: Index) -> Array:
     """Mean, variance, noise and evidence of rows by each process, (n, C, 4)."""
     sets = known.visit(processes, X, near)
-    parts = [predict_from_matrices(processes, *one[1:]) for _, one in sets]
+    parts = [predict_from_matrices(processes, *one) for _, one in sets]
     return np.concatenate([np.empty((0, len(processes), 4)), *parts])
 
 
