@@ -230,12 +230,12 @@ class ClassGPLearner(Learner):
         """
         if self.forgetting.is_used:
             return None
-        first_gap = state.gaps.precede(X)
-        if not self.learn_hyperparameters and not (first_gap or state.gaps.columns.any()):
-            return None
-        grown = state.n_rows + y.n_rows >= 2 * state.n_rows_trained
-        grown = grown or self._is_outgrown(state, X, y)
-        if self.learn_hyperparameters and not (grown or first_gap):
+        if self.learn_hyperparameters:
+            has_doubled = state.n_rows + y.n_rows >= 2 * state.n_rows_trained
+            is_due = has_doubled or self._is_outgrown(state, X, y)
+        else:  # rows with gaps are what a fit to all of them would have
+            is_due = bool(state.gaps.columns.any())
+        if not (is_due or state.gaps.precede(X)):
             return None
         rows = state.rows.emptied(state.gaps).plus(X, y.counts)
         places, counts = merge_places(rows.X, rows.y)
