@@ -55,6 +55,7 @@ class Start:
     seed: int
     n_inducing: int | str = 0  # "auto": rows that are left out decide
     gathers: bool = False  # whether the rows of a place are one
+    judges: Judges | None = None  # rows that are left out; None are random ones
 
     @property
     def known(self) -> Rows:
@@ -201,7 +202,7 @@ class GPLearner(RegressionLearner):
         rng, process = np.random.RandomState([first.seed, 2]), dict(first.candidates)[WARP_KERNEL]
         if len(starts) == 1:  # random rows are far apart, and have one scale
             process = replace(process, dof=np.inf)
-        rows = join_samples([self._take_sample(start, rng, None) for start in starts])
+        rows = join_samples([self._take_sample(start, rng) for start in starts])
         d = len(known.scale) - self.n_outputs
         warp = learn_warp(
             process,
@@ -262,13 +263,11 @@ class GPLearner(RegressionLearner):
             return self._search_outputs(starts, end_pass)
         return (train_sum(self, starts[0], part, report_as(lambda state: (state,), end_pass)),)
 
-    def search(self, start: Start, end_pass: EndPass, judges: Judges | None = None) -> State:
+    def search(self, start: Start, end_pass: EndPass) -> State:
         """The state of the kernels that explain near rows."""
-        return self._search_outputs([start], report_as(itemgetter(0), end_pass), judges)[0]
+        return self._search_outputs([start], report_as(itemgetter(0), end_pass))[0]
 
-    def _search_outputs(
-        self, starts: Sequence[Start], end_pass: EndPass, judges: Judges | None = None
-    ) -> tuple[State, ...]:
+    def _search_outputs(self, starts: Sequence[Start], end_pass: EndPass) -> tuple[State, ...]:
         """The states of outputs, with the kernels that explain near rows of all of them."""
         if not self.learn_hyperparameters:
             kept = tuple(map(self.keep, starts))
@@ -292,14 +291,12 @@ class GPLearner(RegressionLearner):
 
         watch, first = Watch(report_as(reach, end_pass)), starts[0]
         rng = np.random.RandomState(first.seed)
-        rows = join_samples([self._take_sample(start, rng, judges) for start in starts])
+        rows = join_samples([self._take_sample(start, rng) for start in starts])
         kind = self._choose_search(len(rows))
         search = kind(rows, self.counts, rng, self.max_iter, self.tol, watch)
         return reach(search.run(list(first.candidates), grows=first.grows))
 
-    def _take_sample(
-        self, start: Start, rng: np.random.RandomState, judges: Judges | None
-    ) -> Sample:
+    def _take_sample(self, start: Start, rng: np.random.RandomState) -> Sample:
         """What a search sees of the rows."""
         rows, frames = start.known, start.frames
         noise = discount_copies(rows.X, rows.y, rows.noise)
@@ -309,7 +306,7 @@ class GPLearner(RegressionLearner):
             rng,
             None if noise is None else noise.scaled(unit),
             self.n_outputs,
-            judges,
+            start.judges,
         )
         gathered = start.rows.gathered if start.gathers else None
         if gathered is not None:

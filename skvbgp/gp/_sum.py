@@ -162,12 +162,12 @@ def _learn_rest(
         candidates = tuple(pair for pair in candidates if pair[0] == _KERNEL)
     frames = learner.reframe(start.frames, *rest.summarise())
     variance = part.moments(rest.X[held])[1] / frames.target.unit**2
-    state = learner.search(
-        replace(start, frames=frames, rows=rest, candidates=candidates, grows=False),
-        report_as(lambda found: replace(found, shared=part), end_pass),
-        Judges(held, variance),
+    judges = Judges(held, variance)
+    start = replace(
+        start, frames=frames, rows=rest, candidates=candidates, grows=False, judges=judges
     )
-    return replace(state, shared=part)
+    report = report_as(lambda found: replace(found, shared=part), end_pass)
+    return replace(learner.search(start, report), shared=part)
 
 
 def _rank_part(part: GlobalPart, rows: Rows, index: Index) -> float:
