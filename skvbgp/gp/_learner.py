@@ -260,14 +260,10 @@ class GPLearner(RegressionLearner):
         self, starts: Sequence[Start], part: FirstPart | None, end_pass: EndPass
     ) -> tuple[State, ...]:
         if part is None:
-            return self._search_outputs(starts, end_pass)
-        return (train_sum(self, starts[0], part, report_as(lambda state: (state,), end_pass)),)
+            return self.search(starts, end_pass)
+        return (train_sum(self, starts[0], part, end_pass),)
 
-    def search(self, start: Start, end_pass: EndPass) -> State:
-        """The state of the kernels that explain near rows."""
-        return self._search_outputs([start], report_as(itemgetter(0), end_pass))[0]
-
-    def _search_outputs(self, starts: Sequence[Start], end_pass: EndPass) -> tuple[State, ...]:
+    def search(self, starts: Sequence[Start], end_pass: EndPass) -> tuple[State, ...]:
         """The states of outputs, with the kernels that explain near rows of all of them."""
         if not self.learn_hyperparameters:
             kept = tuple(map(self.keep, starts))

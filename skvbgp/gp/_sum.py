@@ -107,7 +107,7 @@ def train_sum(learner: GPLearner, start: Start, first: FirstPart, end_pass: EndP
     (part, order, held), rows, alone, best = first, start.rows, None, -np.inf
     if isinstance(start.n_inducing, str):
         watch = Watch(end_pass)
-        alone = learner.search(start, watch)
+        (alone,) = learner.search([start], watch)
         if watch.stopped:
             return alone
         left_out = predict_left_out(alone, rows, held)
@@ -166,8 +166,9 @@ def _learn_rest(
     start = replace(
         start, frames=frames, rows=rest, candidates=candidates, grows=False, judges=judges
     )
-    report = report_as(lambda found: replace(found, shared=part), end_pass)
-    return replace(learner.search(start, report), shared=part)
+    report = report_as(lambda found: (replace(found[0], shared=part),), end_pass)
+    (state,) = learner.search([start], report)
+    return replace(state, shared=part)
 
 
 def _rank_part(part: GlobalPart, rows: Rows, index: Index) -> float:
