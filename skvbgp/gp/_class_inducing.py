@@ -45,7 +45,7 @@ class InducingClasses(PickledByFields):
 
     def plus(self, votes: Votes) -> Self:
         """With more votes, whose frequencies do not matter."""
-        shares = votes.counts / measure_noise(self.process, votes)[:, None]
+        shares = votes.counts / self.process.measure_noise(votes.X)[:, None]
         said, moved = self.inducing.gather(votes.X, shares.sum(axis=1), shares)
         return replace(self, information=self.information + said, shift=self.shift + moved)
 
@@ -85,7 +85,7 @@ class GivenVotes:
         The variances include u of the place.
         """
         mean, rest, learned = self._measure(votes.X)
-        noise, out = measure_noise(self.process, votes), votes.left_out
+        noise, out = self.process.measure_noise(votes.X), votes.left_out
         mean, learned = leave_out_rows(mean, learned, votes.targets, noise / votes.sizes, is_known)
         # what remains at a place says nothing of `rest`: votes know the function through phi
         told, told_learned = out.give_back(mean, learned, noise)
@@ -96,8 +96,3 @@ class GivenVotes:
 
     def _measure(self, X: Array) -> tuple[Array, Array, Array]:
         return in_tiles(lambda tile: self.inducing.measure(self.q, tile), X)
-
-
-def measure_noise(process: ClassProcess, votes: Votes) -> Array:
-    """Variances (n,) of the noise of a vote at each place."""
-    return np.asarray(process.process.noise + process.covariance.lost(votes.X))

@@ -92,6 +92,10 @@ class ClassModel(ABC):
             return UncertainCovariance(self.process.kernel, self.d)
         return WarpedCovariance(self.process.kernel, self.d, self.warp)
 
+    def measure_noise(self, X: Array) -> Array:
+        """Variances (n,) of the noise of a vote at places, noise + u."""
+        return np.asarray(self.process.noise + self.covariance.lost(X))
+
     @property
     def vector(self) -> Array:
         """Logarithms of all that is free, (p,)."""
@@ -185,14 +189,14 @@ class ClassProcess(ClassModel):
         """What places say, of covariances K, which are not modified."""
         C = self.covariance(votes.X) if K is None else K.copy()
         lost = self.covariance.lost(votes.X)
-        noise = _measure_noise(self.process, lost, votes.sizes, np.diagonal(C))
+        noise = _measure_target_noise(self.process, lost, votes.sizes, np.diagonal(C))
         C.flat[:: len(C) + 1] += noise
         L_inv = tril_inverse(cholesky(C, "covariance of rows"))
         return ClassConditional(self.covariance, votes.X, votes.targets, noise, lost, L_inv)
 
     def extend(self, given: ClassConditional, votes: Votes) -> ClassConditional:
         n, covariance, lost = len(given.X), self.covariance, self.covariance.lost(votes.X)
-        noise = _measure_noise(self.process, lost, votes.sizes, covariance.diag(votes.X))
+        noise = _measure_target_noise(self.process, lost, votes.sizes, covariance.diag(votes.X))
         first, others = votes.X[:n], votes.X[n:]
         B, D = covariance(first, others), covariance(others) + np.diag(noise[n:])
         try:
@@ -243,7 +247,7 @@ class ClassProcess(ClassModel):
     def predict_from_neighbours(self, votes: Votes, x: Array) -> Array:
         covariance = self.covariance
         K = covariance(covariance.stack(votes.X, x[None]))
-        noise = (self.process.noise + covariance.lost(votes.X)) / votes.sizes
+        noise = self.measure_noise(votes.X) / votes.sizes
         a, B, _ = factorise_bordered(K, votes.targets.T, noise)
         return np.append(B @ a, max(float(K[-1, -1]) - float(a @ a), 0.0))
 
@@ -290,6 +294,6 @@ def predict_places(
     return k.T @ weights, np.maximum(variance, 0.0)
 
 
-def _measure_noise(process: Process, lost: Array, sizes: Array, prior: Array) -> Array:
+def _measure_target_noise(process: Process, lost: Array, sizes: Array, prior: Array) -> Array:
     """Variances (n,) of the targets' noise, with what rounding needs beside the functions'."""
     return (process.noise + lost) / sizes + JITTER * prior
