@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -33,16 +33,6 @@ if TYPE_CHECKING:
 
 #: Rows of one task, from neighbours.
 _NEAR_ROWS = 256
-
-
-class KeptDraws(NamedTuple):
-    """Functions where some rows have corrected them everywhere."""
-
-    draws: FunctionDraws
-
-    @property
-    def n_bytes(self) -> int:
-        return sum(each.nbytes for each in self.draws._corrections)
 
 
 @dataclass(frozen=True)
@@ -136,7 +126,7 @@ class FunctionDraws:
         key = known.tobytes() if posterior.is_exact else None
         kept = None if key is None else self._parts.get(key)
         if kept is not None:
-            return kept.draws
+            return kept
         draws = replace(self, posterior=posterior)
         vars(draws)["_known"] = [[values[known] for values in sets] for sets in self._known]
         if key is not None:
@@ -144,13 +134,18 @@ class FunctionDraws:
             corrections = draws._corrections
             draws = replace(draws, posterior=posterior.without_factors())
             vars(draws)["_corrections"] = corrections
-            self._parts.put(key, KeptDraws(draws))
+            self._parts.put(key, draws)
         return draws
 
     @cached_property
-    def _parts(self) -> BlockCache[KeptDraws]:
+    def _parts(self) -> BlockCache[FunctionDraws]:
         """By the known rows of a part that all predict."""
         return BlockCache()
+
+    @property
+    def n_bytes(self) -> int:
+        """What is kept of them where all rows are neighbours."""
+        return sum(each.nbytes for each in self._corrections)
 
     def _measure_slopes(self, x: Array, near: Index | None) -> Array:
         """Derivatives (d, S) at a scaled row, from what is near to it (k,), nearest first."""
