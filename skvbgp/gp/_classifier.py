@@ -241,13 +241,9 @@ class VBGPClassifier(ForgetfulClassifier):
     def _count(self, inputs: Array, labels: Labels, sample_weight: Any) -> tuple[Array, Labelled]:
         """Distinct rows that have a weight, and the votes of each."""
         weights = as_weights(sample_weight, len(inputs))
-        counts = count_votes(labels.codes, len(labels.classes), weights)
-        kept = weights > 0.0
-        if not kept.all():
-            inputs, counts = inputs[kept], counts[kept]
-        places, counts = merge_places(inputs, counts)
-        n_rows = int(np.count_nonzero(weights)) + labels.n_copies
-        return places, Labelled(labels.classes, counts, n_rows)
+        counts, kept = count_votes(labels.codes, len(labels.classes), weights), weights > 0.0
+        places, counts = merge_places(inputs[kept], counts[kept])
+        return places, Labelled(labels.classes, counts, int(kept.sum()) + labels.n_copies)
 
     def _labels(self, decisions: Array) -> NDArray[Any]:
         return self._state.classes[np.argmax(decisions, axis=1)]
