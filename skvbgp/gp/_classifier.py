@@ -147,7 +147,8 @@ class VBGPClassifier(ForgetfulClassifier):
     twentieth) is new, and when a class has its first row. The categories of inputs are those of the
     first call.
 
-    See :doc:`/theory/gp_classes` for the model, and for what was measured.
+    See :doc:`/theory/gp_classes` for the model,
+    :doc:`/theory/gp_class_choices` for what was measured.
 
     Examples
     --------

@@ -216,7 +216,7 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
     With more rows than neighbours, ``return_cov`` gives the variances that ``return_std`` gives,
     and correlations given the rows that are near to any of the rows asked for.
 
-    See :doc:`/theory/gp` for the model, and for what was measured.
+    See :doc:`/theory/gp` for the model, :doc:`/theory/gp_choices` for what was measured.
 
     Examples
     --------
