@@ -9,7 +9,7 @@ to SciPy.
 
 import math
 from collections.abc import Callable, Iterable
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -346,7 +346,7 @@ def unpack_lower(triangle: Array, m: int) -> Array:
     return L
 
 
-@cache
+@lru_cache(maxsize=8)  # of the sizes in use: that of 1,000 rows takes a megabyte, and streams grow
 def _lower(m: int) -> NDArray[np.bool_]:
     """Where an (m, m) matrix is lower triangular."""
     return np.tri(m, dtype=bool)
