@@ -38,6 +38,8 @@ SIGNS = np.array([-1.0, 1.0])
 #: what the first order leaves of it is some hundredths of the square.
 _TOL = 2e-4
 _MAX_FACTORISED = 20
+#: A score that is larger moves by a share of itself: rounding moves those of hundreds by more.
+_LARGE = 10.0
 #: Matching by one factorisation ends where no score moves by more than this, or by more than this
 #: share of what the first order leaves.
 _LEAST_MOVE, _LEAST_SHARE, _MAX_MOVES = 1e-11, 1e-3, 200
@@ -175,7 +177,8 @@ class Sites:
         return np.asarray(c / np.sqrt(self.t[:, None] + v))
 
     def _measure_move(self, before: Sites) -> float:
-        return float(np.max(np.abs(self._scores - before._scores)))
+        unit = np.maximum(np.abs(before._scores) / _LARGE, 1.0)
+        return float(np.max(np.abs(self._scores - before._scores) / unit))
 
     @cached_property
     def _natural(self) -> tuple[Array, Array]:

@@ -183,6 +183,17 @@ def test_votes_of_smooth_functions_are_matched_by_few_factorisations(
     assert np.max(np.abs(process._expand(votes).f - again.f)) > 0.03
 
 
+def test_scores_of_hundreds_are_matched_as_far_as_rounding_lets_them(rng, monkeypatch):
+    """As of a border that is sharp: a score of 600 moves by more than 1e-3 when nothing changes."""
+    X = rng.standard_normal((60, 2))
+    votes = Votes.of(X, np.eye(2)[(X[:, 0] > 0.0).astype(int)])
+    calls = count_factorisations(monkeypatch)
+    found = make(RBF(10.0).bind(2), 1e-5).match(votes)
+    assert np.max(np.abs(found._scores)) > 300.0
+    assert found.given is not None  # as it is of sites that are matched
+    assert len(calls) <= 8
+
+
 def test_around_sites_all_others_are_known_to_first_order(rng):
     """And those of one place exactly, however much they change. Dense matrices say so."""
     X = rng.standard_normal((6, 2))
