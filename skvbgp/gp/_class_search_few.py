@@ -6,13 +6,14 @@ and average over draws of their hyperparameters; of others, the best are trained
 classes overlap, or are of very few places, kernels are tried with a likelihood of labels, see
 `_probit_process`, and more classes of very few places that overlap with one of each versus the
 rest, see `_versus_rest`; of the kernels with one length scale the best one then stays beside those
-with one for each.
+with one for each. Otherwise a border may be sharp: one kernel is tried with such likelihoods on the
+places of the first trials, and all places are told to it where it gains there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import softmax
@@ -23,9 +24,19 @@ from skvbgp._optim.maximum import draw_processes
 from skvbgp.gp._class_posterior import mix_log_probabilities
 from skvbgp.gp._class_process import ClassModel
 from skvbgp.gp._class_search import N_FREED, ClassSearch, Groups, Starts, Trial, list_freed, rank
-from skvbgp.gp._class_shares import ALIKE, PROBIT, RANGES, WARPED, Found, Part, average_votes
+from skvbgp.gp._class_shares import (
+    ALIKE,
+    PROBIT,
+    RANGES,
+    WARPED,
+    Combination,
+    Found,
+    Part,
+    average_votes,
+)
 from skvbgp.gp._class_starts import give_probit, start_alike_process, start_anova_process
 from skvbgp.gp._class_warp import find_ranges, find_warp
+from skvbgp.gp._votes import Votes
 from skvbgp.kernels._candidates import add_fading_lines
 
 #: Places that kernels are tried on: of no more, hyperparameters are drawn.
@@ -41,8 +52,10 @@ _N_PROBIT, _PROBIT_ITERATIONS = 2, 10
 #: Least share of the entropy of frequencies that is left where classes overlap; where they do not,
 #: standard errors that a probit likelihood has to gain.
 _OVERLAP, _LEAST_GAIN = 0.25, 1.0
-#: Most classes that each have a likelihood versus the rest.
-_MOST_CLASSES = 10
+#: Most classes that each have a likelihood versus the rest, where they overlap or may be sharp.
+_MOST_CLASSES, _MOST_SHARP = 10, 5
+#: The likelihood of length scales that are alike.
+_ALIKE = f"SE, by input{ALIKE}"
 #: Draws of the hyperparameters of a kernel; those that matter, in nats.
 _N_DRAWS = 16
 _WITHIN = 6.0
@@ -51,6 +64,8 @@ _WITHIN = 6.0
 @dataclass
 class FewPlacesSearch(ClassSearch):
     """One search of votes on places that are all neighbours."""
+
+    tried_on: Votes = field(init=False)  # those on the places of the first trials
 
     def __post_init__(self) -> None:
         self.held = self.votes
@@ -64,6 +79,11 @@ class FewPlacesSearch(ClassSearch):
     def _is_small(self) -> bool:
         """Whether hyperparameters are drawn, as the first trials are of all places."""
         return len(self.votes) <= _TRIAL_PLACES
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.votes.log_frequencies)
 
     @property
     def _has_gaps(self) -> bool:
@@ -80,18 +100,13 @@ class FewPlacesSearch(ClassSearch):
             self.train_further(chosen, [(self.votes,)])
             parts = self.make_parts(self.trials)
         mixture = self.mix(parts)
-        if self.stopped or not self._may_have_probit(mixture.found.score):
-            return mixture.found
-        after = self.mix(self._add_probit(parts, chosen))
-        if self._overlap(mixture.found.score):
-            return after.found
-        is_ahead = after.gains(mixture, self.held.left_out.counts, _LEAST_GAIN)
-        return after.found if is_ahead else mixture.found
+        return mixture.found if self.stopped else self._tell_labels(parts, chosen, mixture).found
 
     def _try_all(self, starts: Starts, *, grows: bool) -> list[Trial]:
         """Try processes and what comes of them, and return those that are worth more time."""
         index = np.sort(self.rng.permutation(len(self.votes))[:_TRIAL_PLACES])
-        groups = [(self.votes.part(index),)]
+        self.tried_on = self.votes.part(index)
+        groups = [(self.tried_on,)]
         self.try_models(starts, groups)
         if not grows:
             return rank(self.trials)[:_MOST_KEPT]
@@ -147,18 +162,42 @@ class FewPlacesSearch(ClassSearch):
 
     # -- likelihoods of labels -------------------------------------------------------------------
 
-    def _may_have_probit(self, score: float) -> bool:
-        """Whether a likelihood of labels is worth its time.
+    def _tell_labels(
+        self, parts: list[Part], chosen: list[Trial], before: Combination
+    ) -> Combination:
+        """With likelihoods of labels, where classes overlap or votes left out gain by these.
 
-        Of more than two classes there is one of each versus the rest, if they overlap. It takes a
-        row of a weight for several that agree, see `VersusRest`. Two classes of few places that do
-        not overlap may have a border that is sharp.
+        Of more than two classes there is one of each versus the rest. It takes a row of a weight
+        for several that agree, see `VersusRest`.
         """
-        n_classes = len(self.votes.log_frequencies)
-        if n_classes == 2:
-            return self._is_small or self._overlap(score)
-        few_classes = self._is_small and self.votes.are_rows and n_classes <= _MOST_CLASSES
-        return few_classes and self._overlap(score)
+        few_classes = self.votes.are_rows and self.n_classes <= _MOST_CLASSES
+        if self.n_classes > 2 and not few_classes:
+            return before
+        overlap = self._overlap(before.found.score)
+        if sum([overlap, self._is_small, self.n_classes == 2]) >= 2:
+            after = self.mix(self._add_probit(parts, chosen))
+            if overlap:
+                return after
+        else:
+            tried = self._try_sharp(chosen)
+            after = self.mix([*parts, *self.make_parts(tried)]) if tried else before
+        return after if after.gains(before, self.held.left_out.counts, _LEAST_GAIN) else before
+
+    def _try_sharp(self, chosen: list[Trial]) -> list[Trial]:
+        """Try a likelihood of labels on the places of the first trials.
+
+        It is returned if votes left out there gain what would be a standard error of all: what
+        all places say takes its time.
+        """
+        if not list_freed(chosen) or self.n_classes > _MOST_SHARP:
+            return []
+        start = start_alike_process(self.d, chosen[0].process.process.owners, self.n_classes)
+        few = replace(self, votes=self.tried_on)
+        tried = self.try_models([(_ALIKE, start)], [(few.votes.single,)], _PROBIT_ITERATIONS)
+        told = few.make_parts(chosen)
+        before, after = few.mix(told), few.mix([*told, *few.make_parts(tried)])
+        least = _LEAST_GAIN * float(np.sqrt(len(few.votes) / len(self.votes)))
+        return tried if after.gains(before, few.held.left_out.counts, least) else []
 
     def _overlap(self, score: float) -> bool:
         """Whether classes are hard to tell by what regressions score."""
@@ -181,8 +220,8 @@ class FewPlacesSearch(ClassSearch):
     def _try_probit(self, trials: list[Trial]) -> list[Trial]:
         """Try kernels with a probit likelihood, those that were freed if any were.
 
-        Of few places only the best, of more also one whose length scales are alike. Beside them an
-        ANOVA kernel, if no entries are missing. A row of a weight is one row to them, see `single`:
+        Of few places only the best. Beside them one whose length scales are alike, and an ANOVA
+        kernel, if no entries are missing. A row of a weight is one row to them, see `single`:
         as several that agree it would be evidence that nobody has seen.
         """
         freed = list_freed(trials)
@@ -192,13 +231,12 @@ class FewPlacesSearch(ClassSearch):
             chosen = rank(freed)[:_N_PROBIT]
         else:
             chosen = [*trials[:_N_PROBIT], *trials[_N_PROBIT:][-_N_PROBIT:]]
-        n_classes, owners = len(self.votes.log_frequencies), chosen[0].process.process.owners
+        n_classes, owners = self.n_classes, chosen[0].process.process.owners
         starts: list[tuple[str, ClassModel]] = [
             (trial.name + PROBIT, give_probit(trial.process, n_classes)) for trial in chosen
         ]
-        if freed and not self._is_small:
-            alike = start_alike_process(self.d, owners)
-            starts.append((f"SE, by input{ALIKE}", alike))
+        if freed:
+            starts.append((_ALIKE, start_alike_process(self.d, owners, n_classes)))
         if freed and not self._has_gaps:
             anova = start_anova_process(self.d, owners, n_classes)
             starts.append((f"ANOVA{PROBIT}", anova))

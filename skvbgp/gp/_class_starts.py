@@ -10,7 +10,7 @@ from skvbgp._core.owners import Owners, count_inputs
 from skvbgp.gp._class_process import LABEL_NOISE, ClassModel, ClassProcess
 from skvbgp.gp._probit_process import AlikeProcess, ProbitProcess
 from skvbgp.gp._process import start_process
-from skvbgp.gp._versus_rest import VersusRest
+from skvbgp.gp._versus_rest import AlikeVersusRest, VersusRest
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._by_input import bind_columns
 from skvbgp.kernels._candidates import make_anova_kernel, make_leaves
@@ -30,13 +30,14 @@ def start_class_process(kernel: Kernel, d: int, owners: Owners = ()) -> ClassPro
     return ClassProcess(replace(process, noise_prior=LABEL_NOISE), d)
 
 
-def start_alike_process(d: int, owners: Owners) -> AlikeProcess:
+def start_alike_process(d: int, owners: Owners, n_classes: int) -> AlikeProcess | AlikeVersusRest:
     """A squared exponential with a probit likelihood before training, as `EPDTCClassifier` has."""
     n_inputs = count_inputs(d, owners)
     (kernel,) = (one for name, one in make_leaves(n_inputs, isotropic=False) if name == "SE")
     started = start_class_process(bind_columns(kernel, d, owners), d, owners).process
     process = replace(started, noise=_PROBIT_NOISE)
-    return AlikeProcess(process, d, float(np.sqrt(n_inputs)))
+    make = AlikeProcess if n_classes == 2 else AlikeVersusRest
+    return make(process, d, float(np.sqrt(n_inputs)))
 
 
 def start_anova_process(d: int, owners: Owners, n_classes: int) -> ProbitProcess | VersusRest:

@@ -33,8 +33,8 @@ class VBGPClassifier(ForgetfulClassifier):
     with up to 500 rows also over draws of their hyperparameters, and the best kernel is also tried
     plus lines. As long as all rows predict, kernels are also tried with inputs in units of their
     ranges instead of their spreads, with skewed inputs through a function, and those of two
-    classes with a probit likelihood, of more with one of each versus the rest (up to 500 rows and
-    ten classes). Far from all rows the probabilities are the frequencies of the classes.
+    classes with a probit likelihood, of up to five (with up to 500 rows, ten) with one of each
+    versus the rest. Far from all rows the probabilities are the frequencies of the classes.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ from scipy.special import log_ndtr
 
 from skvbgp._core.linalg import Array, normalise_logs
 from skvbgp.gp._class_process import ClassModel
-from skvbgp.gp._probit_process import Mode, ProbitConditional, ProbitProcess
+from skvbgp.gp._probit_process import AlikeProcess, Mode, ProbitConditional, ProbitProcess
 from skvbgp.gp._votes import Votes, pair_votes
 
 
@@ -101,6 +101,20 @@ class VersusRest(ClassModel):
         mean, variance = (np.column_stack(part) for part in zip(*moments, strict=True))
         joint, noise = variance.mean(axis=1), self.process.noise + lost
         return mean * np.sqrt((noise + joint)[:, None] / (noise[:, None] + variance)), joint
+
+
+@dataclass(frozen=True)
+class AlikeVersusRest(VersusRest):
+    """The same, of length scales by input that are alike, see `AlikeProcess`."""
+
+    shared_scale: float
+
+    @cached_property
+    def pair(self) -> AlikeProcess:
+        return AlikeProcess(self.process, self.d, self.shared_scale, self.warp)
+
+    def log_prior(self) -> tuple[float, Array]:
+        return self.pair.log_prior()
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
+from sklearn.metrics import log_loss
 
 from skvbgp._core.linalg import cholesky
 from skvbgp.gp import VBGPClassifier
@@ -21,6 +22,7 @@ from skvbgp.gp._class_starts import (
 from skvbgp.gp._probit_process import AlikeProcess, Mode, ProbitProcess
 from skvbgp.gp._probit_sites import Around
 from skvbgp.gp._process import Process
+from skvbgp.gp._versus_rest import AlikeVersusRest
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Anova, Matern
 from skvbgp.kernels._uncertain import UncertainCovariance, append_variances
@@ -300,9 +302,18 @@ def test_length_scales_that_are_alike():
     assert_allclose(gradient, numerical, rtol=1e-7, atol=1e-8)
 
 
+def test_of_more_classes_the_prior_is_the_same():
+    processes = [start_alike_process(2, (), n_classes) for n_classes in (2, 3)]
+    (value, slope), (other, gradient) = (
+        process.with_vector(np.array([0.5, -1.0, 0.2])).log_prior() for process in processes
+    )
+    assert value == other
+    assert_array_equal(slope, gradient)
+
+
 def test_they_start_at_the_distance_of_rows():
     """With the columns of a category as one input."""
-    process = start_alike_process(4, (0, 1, 1, 2))
+    process = start_alike_process(4, (0, 1, 1, 2), 2)
     assert_allclose(process.kernel.length_scale, np.sqrt(3.0))
     assert_allclose(process.log_prior()[1][:3], 0.0, atol=1e-12)
     assert len(process.vector) == 4
@@ -452,6 +463,45 @@ def test_of_classes_that_can_be_told_apart_it_has_to_gain(monkeypatch, gains):
     found = VBGPClassifier(max_iter=5, random_state=0).fit(X, X[:, 0] > 0.0)._state.found
     assert found.score > -0.25 * np.log(2.0)
     assert any("probit" in name for name in found.names) == gains
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("gains", [True, False])
+def test_of_more_rows_one_is_tried_on_some(monkeypatch, n_classes, gains):
+    """Only where it gains there it is told of all rows, and has to gain again."""
+    monkeypatch.setattr("skvbgp.gp._class_search_few._TRIAL_PLACES", 50)
+    monkeypatch.setattr("skvbgp.gp._class_shares._LEAST_SHARE", 0.0)
+    told, kind = [], AlikeProcess if n_classes == 2 else AlikeVersusRest
+    leave_out = kind.leave_out
+    monkeypatch.setattr(
+        kind, "leave_out", lambda one, votes: told.append(len(votes)) or leave_out(one, votes)
+    )
+    monkeypatch.setattr(Combination, "gains", lambda *_: gains)
+    X = np.random.default_rng(0).uniform(-1.0, 1.0, (80, 2))
+    y = np.digitize(X @ [1.0, 0.5], [0.0, 0.5][: n_classes - 1])
+    found = VBGPClassifier(max_iter=3, random_state=0).fit(X, y)._state.found
+    assert [name for name in found.names if "probit" in name] == [
+        name for name in ["SE, by input, alike, probit"] if gains
+    ]
+    assert told == ([50, 80] if gains else [50])
+
+
+def test_of_many_classes_none_is_tried(monkeypatch):
+    monkeypatch.setattr("skvbgp.gp._class_search_few._MOST_SHARP", 2)
+    monkeypatch.setattr(AlikeVersusRest, "evidence", None)
+    X = np.random.default_rng(0).uniform(-1.0, 1.0, (60, 2))
+    y = np.digitize(X @ [1.0, 0.5], [0.0, 0.5])
+    found = VBGPClassifier(max_iter=2, random_state=0).fit(X, y)._state.found
+    assert found.score > -0.25 * np.log(3.0)
+
+
+@pytest.mark.thorough
+def test_curved_borders_of_several_classes_are_found():
+    X = np.random.default_rng(1).standard_normal((600, 2))
+    y = np.digitize(np.sum(X**2, axis=1), [0.8, 2.2])
+    model = VBGPClassifier(random_state=0).fit(X[:150], y[:150])
+    assert "SE, by input, alike, probit" in [name for name, _ in model.kernels_]
+    assert log_loss(y[150:], model.predict_proba(X[150:])) < 0.25
 
 
 def test_a_sharp_border_is_found():
