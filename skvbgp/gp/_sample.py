@@ -95,13 +95,18 @@ class Sample:
     def take_all(self) -> list[Group]:
         return [(self.X, self.y, self.noise)]
 
-    def draw_groups(self, n_rows: float, size: int) -> list[Group]:
-        """Groups of near rows with at least so many rows in all."""
-        return [self._take(index) for index in self._find_groups(math.ceil(n_rows / size), size)]
+    def draw_groups(self, n_rows: float, size: int, weights: Array | None = None) -> list[Group]:
+        """Groups of near rows with at least so many rows in all.
 
-    def _find_groups(self, n_groups: int, size: int) -> list[Index]:
+        Inputs have weights (d,) in the distance, by default all the same ones.
+        """
+        found = self._find_groups(math.ceil(n_rows / size), size, weights)
+        return [self._take(index) for index in found]
+
+    def _find_groups(self, n_groups: int, size: int, weights: Array | None) -> list[Index]:
         """The rows of groups around random ones."""
-        inputs = self.X[:, : self.d - self.n_outputs]  # all outputs meet in a group
+        X = self.X if weights is None else self.X * weights
+        inputs = X[:, : self.d - self.n_outputs]  # all outputs meet in a group
         return draw_groups(inputs, n_groups, size, self.rng)
 
     def _take(self, index: Index) -> Group:
@@ -239,8 +244,10 @@ class Samples:
     def take_all(self) -> list[Group]:
         return [group for part in self.parts for group in part.take_all()]
 
-    def draw_groups(self, n_rows: float, size: int) -> list[Group]:
-        each = (part.draw_groups(n_rows * len(part) / self.total, size) for part in self.parts)
+    def draw_groups(self, n_rows: float, size: int, weights: Array | None = None) -> list[Group]:
+        shares = (n_rows * len(part) / self.total for part in self.parts)
+        pairs = zip(self.parts, shares, strict=True)
+        each = (part.draw_groups(share, size, weights) for part, share in pairs)
         return [group for groups in each for group in groups]
 
     def draw_rows(self, n: int) -> list[Group]:

@@ -1,7 +1,8 @@
 """The search for kernels of many rows, of which the nearest ones predict a place.
 
 Every kernel is trained on a few groups of near rows and judged by what it predicts for rows that
-are left out, each from its neighbours. Products and sums of the two best follow, and the best one
+are left out, each from its neighbours; of many inputs, the first one also with length scales of a
+few, and what is better goes on. Products and sums of the two best kernels follow, and the best one
 says how many neighbours pay. Those that help the mixture are trained further, on more groups, and
 get their share of belief, of more than 3,000 rows from more rows that are left out. Up to 3,000
 rows, all of them compete with neighbours, also with kernels that have one length scale for all
@@ -18,9 +19,11 @@ from operator import attrgetter
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import count_inputs
 from skvbgp.gp._belief import fit_mixture
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._division import divide_inputs
+from skvbgp.gp._free_inputs import MANY_INPUTS, free_inputs
 from skvbgp.gp._mixture import LocalMoments, Mixture, Predicted
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
@@ -51,6 +54,8 @@ MOST_WITH_ALL = 3_000
 #: Up to so many rows, all are one of the numbers of neighbours that compete, for so many processes:
 #: the time of each is cubic in the rows.
 _TRIED_WITH_ALL = ((2_000, 12), (MOST_WITH_ALL, 6))
+#: Length scales of a few of many inputs are learned from at most so many random rows.
+_FREE_ROWS = 800
 #: Kernels with one length scale, and lines, are trained on at most so many groups of so many random
 #: rows.
 _FAR_GROUPS, _FAR_ROWS = 3, 400
@@ -69,17 +74,23 @@ _LEAST_RISE = 0.002
 class ManyRowsSearch(Search):
     """One search of rows of which some are neighbours."""
 
+    #: Weights (d,) of the inputs in the distance that groups go by, if few of many inputs matter.
+    near_weights: Array | None = None
+
     @property
     def trial_k(self) -> int:
         return min(_TRIAL_NEIGHBOURS, self.counts[-1])
 
     @staticmethod
     def count(n_starts: int, *, grows: bool) -> int:
-        return n_starts + 8 * grows + min(_MOST_KEPT, n_starts + 5 * grows)
+        return n_starts + 9 * grows + min(_MOST_KEPT, n_starts + 5 * grows)
 
     def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Found:
         self.groups = self._draw_groups(_TRIAL_ROWS, _TRIAL_COVER)
-        self.try_starts(starts, _TRIAL_ITERATIONS, FOLLOWING_ITERATIONS, grows=grows)
+        self.try_starts(starts[:1], _TRIAL_ITERATIONS, FOLLOWING_ITERATIONS, grows=grows)
+        if grows:
+            self._try_freed(*starts[0])
+        self.try_starts(starts[1:], _TRIAL_ITERATIONS, FOLLOWING_ITERATIONS, grows=grows)
         if grows and not self.stopped:
             self.try_combined(_TRIAL_ITERATIONS, few=False)
         pool = list(self.trials)
@@ -107,7 +118,26 @@ class ManyRowsSearch(Search):
 
     def _draw_groups(self, most: int, cover: float) -> list[Group]:
         n_rows = min(most, cover * self.rows.total)
-        return self.rows.draw_groups(n_rows, size_groups(self.counts[-1]))
+        return self.rows.draw_groups(n_rows, size_groups(self.counts[-1]), self.near_weights)
+
+    def _try_freed(self, name: str, start: Process) -> None:
+        """Try the first kernel, of many inputs, with length scales of some; the better one leads.
+
+        Near rows do not say which inputs matter if all count alike in the distance: random ones do,
+        and then rows are near by what has been freed.
+        """
+        if self.stopped or count_inputs(self.rows.d, start.owners) <= MANY_INPUTS:
+            return
+        n_iter, groups = self.max_iter or _TRIAL_ITERATIONS, self.rows.draw_rows(_FREE_ROWS)
+        freed = free_inputs(start, groups, max_iter=n_iter, tol=self.tol).process
+        if not any(freed.tied):
+            return
+        before = self.trials, self.groups
+        self.near_weights, self.trials = weigh_inputs(freed.covariance, self.rows.d), []
+        self.groups = self._draw_groups(_TRIAL_ROWS, _TRIAL_COVER)
+        self.try_process(name, freed, FOLLOWING_ITERATIONS)
+        if self.trials[0].rank <= before[0][0].rank:
+            (self.trials, self.groups), self.near_weights = before, None
 
     def _train_further(self, chosen: list[Trial]) -> list[Trial]:
         """Trials that are trained on more groups, and these with multiples of their noise.

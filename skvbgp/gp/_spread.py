@@ -124,10 +124,11 @@ class SpreadSample(Sample):
         n = len(self.y)
         return self.X.rows.renumbered(draw_first(n, min(size, n), self.rng))
 
-    def _find_groups(self, n_groups: int, size: int) -> list[Index]:
+    def _find_groups(self, n_groups: int, size: int, weights: Array | None) -> list[Index]:
         rows, n = self.X.rows, len(self.y)
+        weights = np.ones(self.d) if weights is None else weights
         centres = self.X.frame.scaled(rows.fetch(self._draw_order(n_groups)).X)
-        return list(find_near(rows, self.X.frame, np.ones(self.d), centres, min(size, n)))
+        return list(find_near(rows, self.X.frame, weights, centres, min(size, n)))
 
 
 class SpreadPosterior(NeighbourPosterior):

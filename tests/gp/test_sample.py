@@ -235,3 +235,14 @@ def test_all_outputs_together_cost_what_one_costs(rng, monkeypatch):
     counts = [np.isin(Y[:, j], y).sum() for j in range(3)]
     assert counts == [29, 15, 8]
     assert len(parts.mean) == len(y)
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_rows_of_groups_are_near_by_the_inputs_that_count(rng, is_apart):
+    X, Y = rng.standard_normal((200, 3)), rng.standard_normal((200, 2))
+    if is_apart:
+        Y[150:, 1] = np.nan
+    samples = join_samples(make_samples(X, Y))
+    for inputs, _, _ in samples.draw_groups(100.0, 20, np.array([0.0, 5.0, 0.0])):
+        assert np.ptp(inputs[:, 1]) < 2.5
+        assert np.ptp(inputs[:, 0]) > 2.5

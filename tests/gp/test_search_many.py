@@ -247,3 +247,43 @@ def test_many_rows_say_how_inputs_are_divided_among_factors(monkeypatch, many, n
     if n_ways == 2:
         assert_allclose(ways[0], -ways[1])
         assert_allclose(ways[0], divide_inputs(starts[0][1], kernels, search.groups))
+
+
+def make_wide_rows(rng):
+    """A function of the inputs 3 and 17 of thirty."""
+    X = rng.standard_normal((120, 30))
+    return X, np.sin(1.2 * X[:, 3]) + X[:, 17] + 0.2 * rng.standard_normal(120)
+
+
+def make_wide_starts():
+    named = make_base_kernels(30)[:2]
+    return [(name, start_process(kernel, gaussian=False)) for name, kernel in named]
+
+
+@pytest.mark.parametrize("many", [29, 30])
+def test_a_few_of_many_inputs_are_freed(rng, monkeypatch, many):
+    """And groups are of rows that are near by these."""
+    monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
+    monkeypatch.setattr(_search_many, "MANY_INPUTS", many)
+    search = make_search(*make_wide_rows(rng), 20, lambda _: len(search.trials) == 2)
+    found = search.run(make_wide_starts(), grows=True)
+    is_freed = [any(process.tied) for process in found.mixture.processes]
+    assert is_freed == [many == 29] * len(is_freed)
+    spread = np.mean([np.std(X, axis=0) for X, *_ in search.groups], axis=0)
+    assert (spread[[3, 17]].max() < 0.7 * spread.max()) == (many == 29)
+
+
+def test_what_was_freed_makes_way_for_what_is_better(rng, monkeypatch):
+    """Here it is an input of no meaning."""
+    X, y = make_wide_rows(rng)
+    wrong = replace(make_wide_starts()[0][1], tied=(1,) + (0,) * 29)
+    monkeypatch.setattr(_search_many, "free_inputs", lambda *_, **__: Trained(wrong, 0.0))
+    search = make_search(X, y, 30)
+    search.groups = groups = search._draw_groups(120, 1.0)
+    (name, start), _ = make_wide_starts()
+    search.judge(name, [Trained(start, 0.0)])
+    search.trials = first = [search.trials[0]._replace(rank=np.inf)]
+    search._try_freed(name, start)
+    assert search.trials is first
+    assert search.groups is groups
+    assert search.near_weights is None
