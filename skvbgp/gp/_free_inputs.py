@@ -9,21 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, tril_gram
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
-from skvbgp._optim.maximum import Trained, train
+from skvbgp._optim.maximum import Trained, measure_posterior, train
 from skvbgp.gp._process import Process
-from skvbgp.gp._row_noise import Group
+from skvbgp.gp._row_noise import Group, RowNoise
 
 #: Inputs are freed if there are more than so many, and at most so many of them.
 MANY_INPUTS, _MOST_FREE = 20, 10
-#: Most iterations after an input has been freed, which starts where it was.
+#: Most iterations after an input has been freed.
 _MAX_ITER = 8
+#: Frequencies of the waves by which inputs are found, and length scales that one may start with
+#: beside that which it has had.
+_FREQUENCIES, _LENGTHS = (0.5, 1.0, 2.0), (10.0, 3.0, 1.0)
 
 
 def free_inputs(
@@ -31,9 +37,9 @@ def free_inputs(
 ) -> Trained[Process]:
     """A trained process whose inputs share a length scale, but for those that gain by their own.
 
-    `process` has a kernel of the first round before training. The input whose length scale the
-    evidence would change most is freed next, if that gains what it costs to say which one it is,
-    and a nat for its length scale.
+    `process` has a kernel of the first round before training. The input is freed next of which
+    there are waves in y that the process expects least, if that gains what it costs to say which
+    one it is, and a nat for its length scale.
     """
     kernel: Any = process.kernel
     d = len(kernel.kernels[1].length_scale)
@@ -43,16 +49,20 @@ def free_inputs(
     best = train(shared, groups, max_iter=max_iter, tol=tol)
 
     def free_next(start: Process, n_iter: int) -> tuple[Trained[Process], Index]:
-        slopes = np.bincount(owner, _differentiate(start, groups, d) * (tied == 0))
-        freed = np.where(owner == np.argmax(np.abs(slopes)), n_free + 1, tied)
+        excess = measure_waves(start, groups, owner).max(axis=0)
+        excess[owner[tied > 0]] = 0.0
+        chosen = owner == np.argmax(excess)
+        freed = np.where(chosen, n_free + 1, tied)
         start = replace(start, tied=tuple(freed.tolist()))
+        starts = [start, *(_set_length(start, chosen, length) for length in _LENGTHS)]
+        start = max(starts, key=lambda one: measure_posterior(one, groups))
         return train(start, groups, max_iter=n_iter, tol=tol), freed
 
     for n_free in range(min(_MOST_FREE, n_inputs - 1)):
         least = best.value + np.log(n_inputs - n_free) + 1.0
         trained, freed = free_next(best.process, min(max_iter, _MAX_ITER))
         if n_free == 0 and trained.value < least:
-            # where all seems to be noise, nothing has a slope: it is freed before training
+            # where all seems to be noise, all waves are expected: it is freed before training
             trained, freed = free_next(shared, max_iter)
         if trained.value < least:
             break
@@ -60,8 +70,35 @@ def free_inputs(
     return best
 
 
-def _differentiate(process: Process, groups: Sequence[Group], d: int) -> Array:
-    """Gradient of the evidence in the logarithms of d length scales, as if each had its own."""
-    alone = replace(process, tied=tuple(range(d)))
-    gradients = thread_map(lambda *group: alone.evidence(*group)[1], groups)
-    return np.asarray(sum(gradients)[1 : d + 1])  # behind the amplitude
+def _set_length(process: Process, columns: NDArray[np.bool_], length: float) -> Process:
+    """The same with this length scale of those of d columns."""
+    theta = process.kernel.theta.copy()
+    theta[1 : len(columns) + 1][columns] = np.log(length)  # behind the amplitude
+    return replace(process, kernel=process.kernel.with_theta(theta))
+
+
+def measure_waves(process: Process, groups: Sequence[Group], owner: Index) -> Array:
+    """How much larger waves of each input are in y than the process expects, (waves, inputs).
+
+    The columns (d,) of an input have the same owner; their waves add up.
+    """
+    parts = thread_map(partial(_measure_waves, process, owner), groups)
+    squares, expected = np.sum(parts, axis=0)
+    return np.asarray(squares / expected)
+
+
+def _measure_waves(
+    process: Process, owner: Index, X: Array, y: Array, known: RowNoise | None = None
+) -> Array:
+    """Squares of waves in y, and what is expected of them, (2, waves, inputs)."""
+    K, columns = process.covariance(X), X[:, : len(owner)]
+    given = process.factorise(X, y, known, K)
+    each = given.split_outputs()
+    scales = [process.estimate_scale(*one.summary[:2]) for one in each]
+    found = sum(np.outer(a.weights / s, a.weights) for a, s in zip(each, scales, strict=True))
+    waves = [wave(w * columns) for w, wave in product(_FREQUENCIES, (np.cos, np.sin))]
+    parts = [
+        [np.einsum("ij,ij->j", wave, (K * A) @ wave) for wave in waves]
+        for A in (found, len(each) * tril_gram(given.L_inv))
+    ]
+    return np.array([[np.bincount(owner, one) for one in part] for part in parts])

@@ -1,6 +1,7 @@
 """Length scales of few of many inputs."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from numpy.testing import assert_allclose
 from skvbgp._optim.maximum import Trained
 from skvbgp.gp import VBGPRegressor, _search_few
 from skvbgp.gp._folds import Verdict, judge_folds
-from skvbgp.gp._free_inputs import _differentiate, free_inputs
+from skvbgp.gp._free_inputs import free_inputs, measure_waves
 from skvbgp.gp._process import start_process
+from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels._by_input import bind_columns
 from skvbgp.kernels._candidates import make_base_kernels
 from tests.derivatives import numerical_gradient
@@ -89,19 +91,35 @@ def test_columns_of_a_category_are_freed_together(rng):
     assert 0 in tied[:20]
 
 
-def test_slopes_are_those_of_length_scales_of_their_own(rng):
-    X, y = make_rows(rng, 20, 4 + 14)
-    groups = [(X[:10], y[:10]), (X[10:], y[10:])]
-    process = replace(make_process(18), tied=(1, *[0] * 16, 1))
+@pytest.mark.parametrize("name", ["wave", "bump"])
+def test_inputs_without_a_slope_are_freed(rng, name):
+    """Waves and even functions, which no line sees and long length scales hardly."""
+    X = rng.standard_normal((150, 40))
+    f = np.sin(2.5 * X[:, 5]) if name == "wave" else X[:, 5] ** 2 / 2.0
+    y = f + X[:, 9] + 0.2 * rng.standard_normal(150)
+    process = free_inputs(make_process(40), [(X, y / y.std())], **TRAINED).process
+    assert set(np.flatnonzero(process.tied)) == {5, 9}
 
-    def evidence(log_lengths):
-        theta = process.kernel.theta.copy()
-        theta[1:] = log_lengths
-        one = replace(process, kernel=process.kernel.with_theta(theta))
-        return sum(one.log_evidence(*group) for group in groups)
 
-    slopes = numerical_gradient(evidence, process.kernel.theta[1:])
-    assert_allclose(_differentiate(process, groups, 18), slopes, atol=1e-5)
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_waves_are_compared_with_what_is_expected_of_them(rng, n_outputs):
+    """Those of the columns of an input add up, as do those of groups and outputs."""
+    X, Y = rng.standard_normal((20, 18)), rng.standard_normal((20, n_outputs))
+    y, owner = Y[:, 0] if n_outputs == 1 else Y, np.array([*range(16), 16, 16])
+    process, known = make_process(18), RowNoise(rng.uniform(0.5, 2.0, 20), np.zeros(20))
+    parts = slice(10), slice(10, 20)
+    measured = measure_waves(process, [(X[i], y[i], known[i]) for i in parts], owner)
+    waves = [wave(w * X) for w in (0.5, 1.0, 2.0) for wave in (np.cos, np.sin)]
+    for wave, ratios in zip(waves, measured, strict=True):
+        for j in (0, 3, 16):
+            squares = expected = 0.0
+            for column, i, one in product(np.flatnonzero(owner == j), parts, Y.T):
+                K = process.kernel(X[i])
+                C_inv = np.linalg.inv(K + np.diag(process.noise / known[i].weight))
+                K = K * np.outer(wave[i, column], wave[i, column])
+                squares += one[i] @ C_inv @ K @ C_inv @ one[i]
+                expected += np.trace(C_inv @ K)
+            assert_allclose(ratios[j], squares / expected, rtol=1e-5)
 
 
 def test_the_gradient_of_those_that_share(rng):
