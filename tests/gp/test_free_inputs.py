@@ -187,8 +187,9 @@ def test_rows_without_a_part_in_training_decide(rng, monkeypatch, is_better):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("what", ["gaps", "outputs", "joint", "variances"])
-def test_whatever_rows_are(rng, what):
+@pytest.mark.parametrize("n_neighbors", ["auto", 30])
+@pytest.mark.parametrize("what", ["gaps", "outputs", "shared", "joint", "variances"])
+def test_whatever_rows_are(rng, what, n_neighbors):
     X, y = make_rows(rng, 40, 22)
     options, known = {}, {}
     if what == "gaps":
@@ -198,7 +199,9 @@ def test_whatever_rows_are(rng, what):
     else:
         y = np.column_stack([y, X[:, 17]])
         options["output_covariance"] = "learned" if what == "joint" else None
-    model = VBGPRegressor(max_iter=4, random_state=0, **options).fit(X, y, **known)
+        options["output_hyperparameters"] = "shared" if what == "shared" else "own"
+    model = VBGPRegressor(n_neighbors=n_neighbors, max_iter=4, random_state=0, **options)
+    model.fit(X, y, **known)
     assert np.all(np.isfinite(model.predict(X)))
 
 
