@@ -6,7 +6,7 @@ and average over draws of their hyperparameters; of others, the best are trained
 classes overlap, or are of very few places, kernels are tried with a likelihood of labels, see
 `_probit_process`, and more classes of very few places that overlap with one of each versus the
 rest, see `_versus_rest`; of the kernels with one length scale the best one then stays beside those
-with one for each. Otherwise a border may be sharp: one kernel is tried with such likelihoods on the
+with one for each. A border may be sharp: then one kernel is tried with such likelihoods on the
 places of the first trials, and all places are told to it where it gains there.
 """
 
@@ -170,18 +170,23 @@ class FewPlacesSearch(ClassSearch):
         Of more than two classes there is one of each versus the rest. It takes a row of a weight
         for several that agree, see `VersusRest`.
         """
-        few_classes = self.votes.are_rows and self.n_classes <= _MOST_CLASSES
-        if self.n_classes > 2 and not few_classes:
+        two, overlap = self.n_classes == 2, self._overlap(before.found.score)
+        if not two and not (self.votes.are_rows and self.n_classes <= _MOST_CLASSES):
             return before
-        overlap = self._overlap(before.found.score)
-        if sum([overlap, self._is_small, self.n_classes == 2]) >= 2:
-            after = self.mix(self._add_probit(parts, chosen))
-            if overlap:
-                return after
-        else:
-            tried = self._try_sharp(chosen)
-            after = self.mix([*parts, *self.make_parts(tried)]) if tried else before
-        return after if after.gains(before, self.held.left_out.counts, _LEAST_GAIN) else before
+        if (two and self._is_small) or (overlap and (two or self._is_small)):
+            told = self._add_probit(parts, chosen)
+            after = self.mix(told)
+            if overlap or self._gains(after, before):
+                parts, before = told, after
+            if not self._is_small:
+                return before
+        tried = self._try_sharp(chosen)
+        after = self.mix([*parts, *self.make_parts(tried)]) if tried else before
+        return after if self._gains(after, before) else before
+
+    def _gains(self, after: Combination, before: Combination) -> bool:
+        """Whether votes that are left out are more probable by a standard error."""
+        return after.gains(before, self.held.left_out.counts, _LEAST_GAIN)
 
     def _try_sharp(self, chosen: list[Trial]) -> list[Trial]:
         """Try a likelihood of labels on the places of the first trials.
@@ -220,8 +225,8 @@ class FewPlacesSearch(ClassSearch):
     def _try_probit(self, trials: list[Trial]) -> list[Trial]:
         """Try kernels with a probit likelihood, those that were freed if any were.
 
-        Of few places only the best. Beside them one whose length scales are alike, and an ANOVA
-        kernel, if no entries are missing. A row of a weight is one row to them, see `single`:
+        Of few places only the best, of more also one whose length scales are alike. Beside them an
+        ANOVA kernel, if no entries are missing. A row of a weight is one row to them, see `single`:
         as several that agree it would be evidence that nobody has seen.
         """
         freed = list_freed(trials)
@@ -235,7 +240,7 @@ class FewPlacesSearch(ClassSearch):
         starts: list[tuple[str, ClassModel]] = [
             (trial.name + PROBIT, give_probit(trial.process, n_classes)) for trial in chosen
         ]
-        if freed:
+        if freed and not self._is_small:
             starts.append((_ALIKE, start_alike_process(self.d, owners, n_classes)))
         if freed and not self._has_gaps:
             anova = start_anova_process(self.d, owners, n_classes)
