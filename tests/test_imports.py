@@ -125,6 +125,20 @@ def test_private_parts_of_sklearn_enter_through_one_module():
 
 
 @pytest.mark.parametrize(
+    ("room", "users"),
+    [("skvbgp.ep.hybrid", {"skvbgp.ep"}), ("skvbgp.gp.classes", {"skvbgp.gp._classifier"})],
+)
+def test_rooms_are_entered_by_one_door(room, users):
+    found = {
+        name
+        for name, path in module_files(PACKAGE_ROOT)
+        for target in imported_names(name, path)
+        if within(target, room) and not within(name, room)
+    }
+    assert found == users
+
+
+@pytest.mark.parametrize(
     ("module", "source"),
     [
         ("_core/linalg.py", "from ..kernels import RBF"),

@@ -16,10 +16,10 @@ from skvbgp.base import (
     as_weights,
     keep,
 )
-from skvbgp.gp._choice import COMMON, count_known
-from skvbgp.gp._class_learner import ClassGPLearner
 from skvbgp.gp._stream import Forgetting
-from skvbgp.gp._votes import Labelled, count_votes, merge_places
+from skvbgp.gp.classes._learner import ClassGPLearner
+from skvbgp.gp.classes._votes import Labelled, count_votes, merge_places
+from skvbgp.gp.search._choice import COMMON, count_known
 
 
 class VBGPClassifier(ForgetfulClassifier):

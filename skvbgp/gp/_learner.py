@@ -16,23 +16,23 @@ from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp.base import Gaps, RegressionLearner
 from skvbgp.gp._cells import try_cells
-from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels
 from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._near import employ
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Rows, average_weights
-from skvbgp.gp._sample import Judges, PlacesSample, Sample, join_samples
-from skvbgp.gp._search import Found, Search
-from skvbgp.gp._search_few import FewRowsSearch
-from skvbgp.gp._search_many import MOST_WITH_ALL, ManyRowsSearch
 from skvbgp.gp._spread import SpreadRows, SpreadSample, settle
 from skvbgp.gp._state import Frames, State, keep_warp
 from skvbgp.gp._stream import Forgetting, doubt, is_restart_due
 from skvbgp.gp._sum import FirstPart, choose_inducing, is_tried, learn_first_part, train_sum
 from skvbgp.gp._warm_start import list_learned, move_warp
 from skvbgp.gp._warp import WARP_KERNEL, WARP_ROWS, WarpedCoordinates, describe_warp, learn_warp
+from skvbgp.gp.search._choice import frame_inputs, is_auto, name_kernels
+from skvbgp.gp.search._few_rows import FewRowsSearch
+from skvbgp.gp.search._many_rows import MOST_WITH_ALL, ManyRowsSearch
+from skvbgp.gp.search._sample import Judges, PlacesSample, Sample, join_samples
+from skvbgp.gp.search._search import Found, Search
 from skvbgp.kernels import Kernel, White
 from skvbgp.kernels._by_input import bind_columns, express_by_input
 from skvbgp.kernels._candidates import make_base_kernels

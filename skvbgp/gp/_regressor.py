@@ -24,13 +24,13 @@ from skvbgp.base import (
     keep,
     lengthen,
 )
-from skvbgp.gp._choice import COMMON, count_known
 from skvbgp.gp._joint_outputs import GPJointLearner
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._outputs import GPOutputsLearner, SharedLearner
 from skvbgp.gp._rows import Rows
 from skvbgp.gp._spread import SpreadRows
 from skvbgp.gp._stream import Forgetting
+from skvbgp.gp.search._choice import COMMON, count_known
 
 #: `output_covariance` and `output_hyperparameters`: nothing in common, and one model of all.
 _OWN, _JOINT = (None, "own"), ("learned", "own")

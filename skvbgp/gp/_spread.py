@@ -32,7 +32,7 @@ from skvbgp.gp._neighbours import KnownRows, predict_rows
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._rows import Rows
-from skvbgp.gp._sample import Sample
+from skvbgp.gp.search._sample import Sample
 
 #: Places that are predicted at a time.
 _TILE_ROWS = 512

@@ -17,16 +17,16 @@ from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp._optim.maximum import train
 from skvbgp.base import Gaps, pick
 from skvbgp.gp._belief import fit_mixture, predict_left_out, rank_mixture
-from skvbgp.gp._choice import frame_inputs, is_auto
 from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._mixture import LocalMoments, Mixture, Predicted
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Rows, cut_groups
-from skvbgp.gp._sample import Judges
 from skvbgp.gp._spread import SpreadRows
 from skvbgp.gp._state import State
-from skvbgp.gp._steep_lines import leave_lines, train_lines
+from skvbgp.gp.search._choice import frame_inputs, is_auto
+from skvbgp.gp.search._sample import Judges
+from skvbgp.gp.search._steep_lines import leave_lines, train_lines
 from skvbgp.kernels._candidates import make_base_kernels
 
 if TYPE_CHECKING:

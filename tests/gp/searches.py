@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from skvbgp.gp._class_search_few import FewPlacesSearch
-from skvbgp.gp._class_search_many import ManyPlacesSearch
 from skvbgp.gp._process import start_process
-from skvbgp.gp._sample import Sample
-from skvbgp.gp._search_few import FewRowsSearch
-from skvbgp.gp._search_many import ManyRowsSearch
+from skvbgp.gp.classes._few_places import FewPlacesSearch
+from skvbgp.gp.classes._many_places import ManyPlacesSearch
+from skvbgp.gp.search._few_rows import FewRowsSearch
+from skvbgp.gp.search._many_rows import ManyRowsSearch
+from skvbgp.gp.search._sample import Sample
 from skvbgp.kernels._candidates import make_base_kernels
 
 

@@ -262,7 +262,7 @@ def test_few_rows_all_predict():
 @pytest.fixture
 def learned(monkeypatch):
     """Rows of a smooth function without noise: the more neighbours, the better."""
-    monkeypatch.setattr("skvbgp.gp._search_many._TRIED_WITH_ALL", ())
+    monkeypatch.setattr("skvbgp.gp.search._many_rows._TRIED_WITH_ALL", ())
     monkeypatch.setattr("skvbgp.gp._learner._COUNTS", (8, 16))
     for name, value in {"_LEAST_ROWS": 100, "_LEAST_SIZE": 60, "_OWN_ROWS": 20}.items():
         monkeypatch.setattr(_cells, name, value)
@@ -310,7 +310,7 @@ def test_how_many_cells_there_are_and_how_many_rows_predict_their_places(learned
     """At least so many rows; fewer cells if factors of so many took too long."""
     X, y = learned
     monkeypatch.setattr(_cells, "_LEAST_GAIN", -np.inf)
-    monkeypatch.setattr("skvbgp.gp._search_many._LEAST_COUNT_RISE", 100.0)
+    monkeypatch.setattr("skvbgp.gp.search._many_rows._LEAST_COUNT_RISE", 100.0)
     model = small(RBF([1.0, 1.0, 1.0]), max_iter=2)
     state = model.fit(X[:200], y[:200])._state
     assert (state.k, model.n_neighbors_, state.cells.partition.n_blocks) == (8, 60, 10)

@@ -13,12 +13,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skvbgp.gp import VBGPClassifier
-from skvbgp.gp._class_process import ClassProcess
-from skvbgp.gp._class_search_few import FewPlacesSearch
-from skvbgp.gp._class_shares import Combination, weigh_by_models
-from skvbgp.gp._class_starts import make_class_kernels, start_class_process
-from skvbgp.gp._probit_process import ProbitProcess
-from skvbgp.gp._votes import Votes
+from skvbgp.gp.classes._few_places import FewPlacesSearch
+from skvbgp.gp.classes._probit_process import ProbitProcess
+from skvbgp.gp.classes._process import ClassProcess
+from skvbgp.gp.classes._shares import Combination, weigh_by_models
+from skvbgp.gp.classes._start import make_class_kernels, start_class_process
+from skvbgp.gp.classes._votes import Votes
 from skvbgp.kernels import RBF, Constant, Matern
 from tests.gp.cases import make_classes, make_classes_apart
 from tests.gp.cases import small_classifier as small
@@ -534,7 +534,7 @@ def test_rows_are_decided_some_at_a_time(monkeypatch):
     X, y = make_classes(60)
     model = small(**FIXED).fit(X, y)
     expected = model.predict_proba(X)
-    monkeypatch.setattr("skvbgp.gp._class_posterior._DECIDED_ROWS", 7)
+    monkeypatch.setattr("skvbgp.gp.classes._posterior._DECIDED_ROWS", 7)
     assert_allclose(model.predict_proba(X), expected, rtol=1e-12)
 
 

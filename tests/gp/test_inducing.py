@@ -16,7 +16,7 @@ from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows
-from skvbgp.gp._steep_lines import leave_lines
+from skvbgp.gp.search._steep_lines import leave_lines
 from skvbgp.kernels import RBF, Linear, Matern
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import make_data, small

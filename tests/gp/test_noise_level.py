@@ -13,7 +13,7 @@ from skvbgp.gp._mixture import LocalMoments, Mixture, Predicted
 from skvbgp.gp._noise_level import NoiseLevel, learn_level, score_level
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
-from skvbgp.gp._sample import Sample, Samples
+from skvbgp.gp.search._sample import Sample, Samples
 from skvbgp.kernels import RBF
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import small

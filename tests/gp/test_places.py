@@ -12,14 +12,14 @@ from scipy.stats import invgamma
 
 from skvbgp import VBGPRegressor
 from skvbgp.gp._cells import _may_pay
-from skvbgp.gp._folds import _predict
 from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._places import gather_rows, measure_gain_by_place
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise, discount_copies
 from skvbgp.gp._rows import Rows
-from skvbgp.gp._sample import PlacesSample
 from skvbgp.gp._stream import is_restart_due
+from skvbgp.gp.search._folds import _predict
+from skvbgp.gp.search._sample import PlacesSample
 from skvbgp.kernels import RBF, Matern, White
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import small

@@ -387,8 +387,8 @@ def test_bad_kernels_are_refused(kernel):
 def start_stream(monkeypatch, most):
     """120 rows, and a model of the first 40, all of which predict, as up to so many would."""
     monkeypatch.setattr("skvbgp.gp._learner._COUNTS", (8, 16))
-    monkeypatch.setattr("skvbgp.gp._search_many._TRIED_WITH_ALL", ((50, 12),))
-    monkeypatch.setattr("skvbgp.gp._search_many._ALL_NEIGHBOURS", most)
+    monkeypatch.setattr("skvbgp.gp.search._many_rows._TRIED_WITH_ALL", ((50, 12),))
+    monkeypatch.setattr("skvbgp.gp.search._many_rows._ALL_NEIGHBOURS", most)
     X = np.random.default_rng(0).uniform(-3.0, 3.0, (120, 2))
     y = np.sin(X[:, 0]) * np.cos(X[:, 1])
     model = small(RBF()).fit(X[:40], y[:40])

@@ -32,9 +32,9 @@ pytestmark = pytest.mark.usefixtures("client")
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr("skvbgp.gp._sample.HELD_OUT", 30)
-    monkeypatch.setattr("skvbgp.gp._search_many._TRIAL_ROWS", 150)
-    monkeypatch.setattr("skvbgp.gp._search_many._FINAL_ROWS", 150)
+    monkeypatch.setattr("skvbgp.gp.search._sample.HELD_OUT", 30)
+    monkeypatch.setattr("skvbgp.gp.search._many_rows._TRIAL_ROWS", 150)
+    monkeypatch.setattr("skvbgp.gp.search._many_rows._FINAL_ROWS", 150)
 
 
 def make_data(n, seed=0):
@@ -374,7 +374,7 @@ def test_shards_are_asked_for_their_share_first(rng, monkeypatch, d):
 def test_what_comes_to_the_client_does_not_grow_with_the_rows(monkeypatch):
     """Groups, some rows that judge kernels, and the neighbours of a tile of places."""
     for module, name, value in [
-        ("gp._sample", "_JUDGED_ROWS", 100),
+        ("gp.search._sample", "_JUDGED_ROWS", 100),
         ("_core.regions", "_SAMPLE_ROWS", 100),
         ("base._gaps", "_LEARNED_FROM", 100),
         ("gp._spread", "_TILE_ROWS", 8),

@@ -1,0 +1,1 @@
+"""Classes: processes of labels, and the search among them."""

@@ -1,0 +1,1 @@
+"""The search: which kernels are tried, and how they are judged."""
