@@ -80,11 +80,14 @@ def _set_length(process: Process, columns: NDArray[np.bool_], length: float) -> 
 def measure_waves(process: Process, groups: Sequence[Group], owner: Index) -> Array:
     """How much larger waves of each input are in y than the process expects, (waves, inputs).
 
-    The columns (d,) of an input have the same owner; their waves add up.
+    The columns (d,) of an input have the same owner; their waves add up. Where a column hardly ever
+    differs, its wave is that of single rows, and may be large by chance: ratios are between those
+    of an average input as well, so that it has to be one of all rows.
     """
     parts = thread_map(partial(_measure_waves, process, owner), groups)
     squares, expected = np.sum(parts, axis=0)
-    return np.asarray(squares / expected)
+    average = expected.mean(axis=1, keepdims=True) + np.finfo(float).tiny
+    return np.asarray((squares + average) / (expected + average))
 
 
 def _measure_waves(

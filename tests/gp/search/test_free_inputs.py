@@ -112,15 +112,24 @@ def test_waves_are_compared_with_what_is_expected_of_them(rng, n_outputs):
     measured = measure_waves(process, [(X[i], y[i], known[i]) for i in parts], owner)
     waves = [wave(w * X) for w in (0.5, 1.0, 2.0) for wave in (np.cos, np.sin)]
     for wave, ratios in zip(waves, measured, strict=True):
-        for j in (0, 3, 16):
-            squares = expected = 0.0
-            for column, i, one in product(np.flatnonzero(owner == j), parts, Y.T):
-                K = process.kernel(X[i])
-                C_inv = np.linalg.inv(K + np.diag(process.noise / known[i].weight))
-                K = K * np.outer(wave[i, column], wave[i, column])
-                squares += one[i] @ C_inv @ K @ C_inv @ one[i]
-                expected += np.trace(C_inv @ K)
-            assert_allclose(ratios[j], squares / expected, rtol=1e-5)
+        squares, expected = np.zeros(17), np.zeros(17)
+        for column, i, one in product(range(18), parts, Y.T):
+            K = process.kernel(X[i])
+            C_inv = np.linalg.inv(K + np.diag(process.noise / known[i].weight))
+            K = K * np.outer(wave[i, column], wave[i, column])
+            squares[owner[column]] += one[i] @ C_inv @ K @ C_inv @ one[i]
+            expected[owner[column]] += np.trace(C_inv @ K)
+        average = expected.mean()
+        assert_allclose(ratios, (squares + average) / (expected + average), rtol=1e-5)
+
+
+def test_waves_of_single_rows_and_constants_are_none(rng):
+    """A column that is one in the row whose y is far off, and one that is zero."""
+    X, y = make_rows(rng, 80)
+    y[0] += 5.0
+    X[:, 5], X[:, 6] = np.arange(80) == 0, 0.0
+    ratios = measure_waves(make_process(30), [(X, y)], np.arange(30)).max(axis=0)
+    assert set(np.flatnonzero(ratios > ratios[[5, 6]].max())) >= {3, 17}
 
 
 def test_the_gradient_of_those_that_share(rng):
