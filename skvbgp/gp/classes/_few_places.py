@@ -194,7 +194,7 @@ class FewPlacesSearch(ClassSearch):
         It is returned if votes left out there gain what would be a standard error of all: what
         all places say takes its time.
         """
-        if not list_freed(chosen) or self.n_classes > _MOST_SHARP:
+        if self.stopped or not list_freed(chosen) or self.n_classes > _MOST_SHARP:
             return []
         start = start_alike_process(self.d, chosen[0].process.process.owners, self.n_classes)
         few = replace(self, votes=self.tried_on)

@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from skvbgp._core.owners import count_inputs
 from skvbgp._optim.maximum import Trained, draw_processes, train
 from skvbgp.gp._belief import measure_score, shape_errors, tell_noises, vary_noise, widen
 from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
 from skvbgp.gp.search._folds import LEAST_ROWS, draw_folds, judge_folds
-from skvbgp.gp.search._free_inputs import MANY_INPUTS, free_inputs
+from skvbgp.gp.search._free_inputs import free_inputs, has_many_inputs
 from skvbgp.gp.search._search import Found, Search, Trial
 from skvbgp.gp.search._steep_lines import LEAST_LEAD
 from skvbgp.kernels._candidates import follow
@@ -141,7 +140,7 @@ class FewRowsSearch(Search):
     def _try_freed(self, name: str, starts: dict[str, Process]) -> list[Trial]:
         """Try, of many inputs, everything once more with length scales of some, if any gain."""
         first = starts.pop(name)
-        if count_inputs(self.rows.d, first.owners) <= MANY_INPUTS or self.stopped:
+        if self.stopped or not has_many_inputs(first):
             return []
         trained = free_inputs(first, self.groups, max_iter=self._n_iter, tol=self.tol)
         if not any(trained.process.tied):

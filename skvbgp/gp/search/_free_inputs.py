@@ -18,18 +18,26 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array, tril_gram
 from skvbgp._core.order import Index
+from skvbgp._core.owners import count_inputs
 from skvbgp._core.parallel import thread_map
 from skvbgp._optim.maximum import Trained, measure_posterior, train
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group, RowNoise
 
 #: Inputs are freed if there are more than so many, and at most so many of them.
-MANY_INPUTS, _MOST_FREE = 20, 10
+_MANY_INPUTS, _MOST_FREE = 20, 10
 #: Most iterations after an input has been freed.
 _MAX_ITER = 8
 #: Frequencies of the waves by which inputs are found, and length scales that one may start with
 #: beside that which it has had.
 _FREQUENCIES, _LENGTHS = (0.5, 1.0, 2.0), (10.0, 3.0, 1.0)
+
+
+def has_many_inputs(process: Process) -> bool:
+    """Whether a process, with a kernel of the first round, has inputs to be freed."""
+    kernel: Any = process.kernel
+    d = np.size(kernel.kernels[1].length_scale)  # columns that say an output are behind
+    return count_inputs(d, process.owners[:d]) > _MANY_INPUTS
 
 
 def free_inputs(

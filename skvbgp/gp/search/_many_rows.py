@@ -19,7 +19,6 @@ from operator import attrgetter
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.owners import count_inputs
 from skvbgp.gp._belief import fit_mixture
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._mixture import LocalMoments, Mixture, Predicted
@@ -27,7 +26,7 @@ from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
 from skvbgp.gp._rows import average_weights, size_groups, weigh_inputs
 from skvbgp.gp.search._division import divide_inputs
-from skvbgp.gp.search._free_inputs import MANY_INPUTS, free_inputs
+from skvbgp.gp.search._free_inputs import free_inputs, has_many_inputs
 from skvbgp.gp.search._sample import HELD_OUT
 from skvbgp.gp.search._search import FOLLOWING_ITERATIONS, STEEP_ITERATIONS, Found, Search, Trial
 from skvbgp.gp.search._steep_lines import LEAST_GAIN, find_start_beside, leave_lines
@@ -126,7 +125,7 @@ class ManyRowsSearch(Search):
         Near rows do not say which inputs matter if all count alike in the distance: random ones do,
         and then rows are near by what has been freed.
         """
-        if self.stopped or count_inputs(self.rows.d, start.owners) <= MANY_INPUTS:
+        if self.stopped or not has_many_inputs(start):
             return
         n_iter, groups = self.max_iter or _TRIAL_ITERATIONS, self.rows.draw_rows(_FREE_ROWS)
         freed = free_inputs(start, groups, max_iter=n_iter, tol=self.tol).process

@@ -18,6 +18,7 @@ from skvbgp.gp.classes._process import ClassProcess
 from skvbgp.gp.classes._shares import RANGES, Combination
 from skvbgp.gp.classes._start import (
     free_length_scales,
+    make_class_kernels,
     start_alike_process,
     start_anova_process,
     start_class_process,
@@ -484,6 +485,18 @@ def test_of_more_rows_one_is_tried_on_some(monkeypatch, n_classes, gains):
         name for name in ["SE, by input, alike, probit"] if gains
     ]
     assert told == ([50, 80] if gains else [50])
+
+
+def test_after_a_callback_has_stopped_none_is_tried():
+    X = np.random.default_rng(0).uniform(-1.0, 1.0, (60, 2))
+    votes = Votes.of(X, np.eye(2)[(X[:, 0] > 0.0) * 1])
+    search = make_class_search(
+        votes, 2, 60, end_pass=lambda _: any("probit" in trial.name for trial in search.trials)
+    )
+    starts = [(name, start_class_process(kernel, 2)) for name, kernel in make_class_kernels(2)]
+    search.run(starts, grows=True)
+    assert search.stopped
+    assert "SE, by input, alike, probit" not in [trial.name for trial in search.trials]
 
 
 def test_of_many_classes_none_is_tried(monkeypatch):

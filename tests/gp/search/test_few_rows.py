@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from skvbgp import VBGPRegressor
 from skvbgp._optim.maximum import Trained
 from skvbgp.gp._process import start_process
-from skvbgp.gp.search import _few_rows, _search
+from skvbgp.gp.search import _few_rows, _free_inputs, _search
 from skvbgp.gp.search._few_rows import FewRowsSearch
 from skvbgp.kernels import RBF
 from skvbgp.kernels._candidates import make_base_kernels
@@ -101,7 +101,7 @@ def test_as_many_trials_are_counted_as_there_may_be(monkeypatch):
     monkeypatch.setattr(_search, "train", train_again)
     monkeypatch.setattr(_few_rows, "free_inputs", free_all)
     monkeypatch.setattr(_few_rows, "judge_folds", lambda *_, **__: (0.0, 1.0, 0.0))
-    monkeypatch.setattr(_few_rows, "MANY_INPUTS", 1)
+    monkeypatch.setattr(_free_inputs, "_MANY_INPUTS", 1)
     monkeypatch.setattr(FewRowsSearch, "_mix_draws", lambda self: self.trials)
     X, y = make_rows(RBF([1.0, 2.0]), 60)
     starts = make_starts(["Matern-1/2", "Matern-3/2", "SE"], gaussian=True)

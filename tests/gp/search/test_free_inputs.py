@@ -11,9 +11,9 @@ from skvbgp._optim.maximum import Trained
 from skvbgp.gp import VBGPRegressor
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
-from skvbgp.gp.search import _few_rows
+from skvbgp.gp.search import _few_rows, _free_inputs
 from skvbgp.gp.search._folds import Verdict, judge_folds
-from skvbgp.gp.search._free_inputs import free_inputs, measure_waves
+from skvbgp.gp.search._free_inputs import free_inputs, has_many_inputs, measure_waves
 from skvbgp.kernels._by_input import bind_columns
 from skvbgp.kernels._candidates import make_base_kernels
 from tests.derivatives import numerical_gradient
@@ -142,13 +142,20 @@ def test_the_gradient_of_those_that_share(rng):
     assert_allclose(process.evidence(X, y)[1], slopes, atol=1e-5)
 
 
+def test_columns_that_say_an_output_are_no_inputs():
+    assert has_many_inputs(make_process(21))
+    assert not has_many_inputs(replace(make_process(3), owners=tuple(range(24))))
+    assert not has_many_inputs(make_process(20))
+    assert not has_many_inputs(make_process(21, (0, 0, *range(1, 20))))
+
+
 @pytest.mark.thorough
 def test_functions_of_few_of_many_inputs_are_learned(rng, monkeypatch):
     X, y = make_rows(rng, 160)
     model = VBGPRegressor(max_iter=15, random_state=0)
     errors = []
     for most in (10**9, 20):
-        monkeypatch.setattr(_few_rows, "MANY_INPUTS", most)
+        monkeypatch.setattr(_free_inputs, "_MANY_INPUTS", most)
         mean = model.fit(X[:60], y[:60]).predict(X[60:])
         errors.append(np.sqrt(np.mean((mean - y[60:]) ** 2)))
     assert errors[1] < 0.7 * errors[0]

@@ -12,7 +12,7 @@ from skvbgp.gp._belief import fit_mixture, measure_score
 from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
-from skvbgp.gp.search import _many_rows, _sample, _search, _steep_lines
+from skvbgp.gp.search import _free_inputs, _many_rows, _sample, _search, _steep_lines
 from skvbgp.gp.search._division import divide_inputs
 from skvbgp.gp.search._many_rows import ManyRowsSearch
 from skvbgp.gp.search._sample import Samples
@@ -265,7 +265,7 @@ def make_wide_starts():
 def test_a_few_of_many_inputs_are_freed(rng, monkeypatch, many):
     """And groups are of rows that are near by these."""
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
-    monkeypatch.setattr(_many_rows, "MANY_INPUTS", many)
+    monkeypatch.setattr(_free_inputs, "_MANY_INPUTS", many)
     search = make_search(*make_wide_rows(rng), 20, lambda _: len(search.trials) == 2)
     found = search.run(make_wide_starts(), grows=True)
     is_freed = [any(process.tied) for process in found.mixture.processes]

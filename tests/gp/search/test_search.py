@@ -11,7 +11,7 @@ from skvbgp.gp import VBGPRegressor, _rows
 from skvbgp.gp._belief import measure_score, rank_mixture
 from skvbgp.gp._process import start_process
 from skvbgp.gp._rows import average_weights
-from skvbgp.gp.search import _few_rows, _many_rows, _search
+from skvbgp.gp.search import _free_inputs, _search
 from skvbgp.kernels import RBF, Matern
 from skvbgp.kernels._candidates import follow
 from tests.gp.searches import make_rows, make_search, make_starts
@@ -56,8 +56,7 @@ def test_every_trial_is_a_pass(monkeypatch, k, n_most):
 def test_a_search_may_end_after_any_trial(monkeypatch, k, stop_after):
     """Of few rows: of the first kernel, of a product, with one length scale, and of few of many."""
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
-    monkeypatch.setattr(_few_rows, "MANY_INPUTS", 1)
-    monkeypatch.setattr(_many_rows, "MANY_INPUTS", 1)
+    monkeypatch.setattr(_free_inputs, "_MANY_INPUTS", 1)
     X, y = make_rows(RBF([1.0, 20.0]), 60)
     calls = []
 
