@@ -63,7 +63,7 @@ def test_inputs_are_warped_as_those_in_memory():
     model = VBGPRegressor(n_neighbors=15, n_inducing=None, max_iter=8, random_state=0)
     local, model = clone(model).fit(X, y), model.fit(*spread(X, y))
     assert np.all(np.isfinite(model.input_warp_))
-    assert_allclose(model.input_warp_, local.input_warp_, rtol=1e-2)  # rounding in training grows
+    assert_allclose(model.input_warp_, local.input_warp_, rtol=5e-2)  # rounding in training grows
     places = np.exp(3.0 * PLACES)
     assert_allclose(model.predict(places), local.predict(places), rtol=1e-3)
 
