@@ -181,7 +181,9 @@ class FewPlacesSearch(ClassSearch):
             if not self._is_small:
                 return before
         tried = self._try_sharp(chosen)
-        after = self.mix([*parts, *self.make_parts(tried)]) if tried else before
+        if not tried:
+            return before
+        after = self.mix([*parts, *self.make_parts(tried)])
         return after if self._gains(after, before) else before
 
     def _gains(self, after: Combination, before: Combination) -> bool:

@@ -142,6 +142,15 @@ def test_the_gradient_of_those_that_share(rng):
     assert_allclose(process.evidence(X, y)[1], slopes, atol=1e-5)
 
 
+def test_each_is_freed_once(rng, monkeypatch):
+    """Here 3 has the largest waves before and after."""
+    waves = np.zeros((1, 30))
+    waves[0, [3, 17]] = 2.0, 1.0
+    monkeypatch.setattr(_free_inputs, "measure_waves", lambda *_: waves.copy())
+    process = free_inputs(make_process(30), [make_rows(rng)], **TRAINED).process
+    assert set(np.flatnonzero(process.tied)) == {3, 17}
+
+
 def test_columns_that_say_an_output_are_no_inputs():
     assert has_many_inputs(make_process(21))
     assert not has_many_inputs(replace(make_process(3), owners=tuple(range(24))))
