@@ -243,7 +243,9 @@ class VBGPClassifier(ForgetfulClassifier):
         """Distinct rows that have a weight, and the votes of each."""
         weights = as_weights(sample_weight, len(inputs))
         counts, kept = count_votes(labels.codes, len(labels.classes), weights), weights > 0.0
-        places, counts = merge_places(inputs[kept], counts[kept])
+        if not kept.all():
+            inputs, counts = inputs[kept], counts[kept]
+        places, counts = merge_places(inputs, counts)
         return places, Labelled(labels.classes, counts, int(kept.sum()) + labels.n_copies)
 
     def _labels(self, decisions: Array) -> NDArray[Any]:

@@ -109,7 +109,7 @@ def _measure_waves(
     found = sum(np.outer(a.weights / s, a.weights) for a, s in zip(each, scales, strict=True))
     waves = [wave(w * columns) for w, wave in product(_FREQUENCIES, (np.cos, np.sin))]
     parts = [
-        [np.einsum("ij,ij->j", wave, (K * A) @ wave) for wave in waves]
-        for A in (found, len(each) * tril_gram(given.L_inv))
+        [np.einsum("ij,ij->j", wave, KA @ wave) for wave in waves]
+        for KA in (K * found, K * (len(each) * tril_gram(given.L_inv)))
     ]
     return np.array([[np.bincount(owner, one) for one in part] for part in parts])
