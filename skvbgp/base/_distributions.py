@@ -82,10 +82,13 @@ class PredictsDistributions:
 
         Raises
         ------
+        RuntimeError
+            If both `return_std` and `return_cov` are True.
         TypeError
             If `y_var` is given for a Dask collection.
         ValueError
-            If `y_var` is negative, or given where `include_noise` is False.
+            If `y_var` is negative, or given where `include_noise` is False or the noise is not
+            Gaussian, or if `return_cov` is True for a Dask collection.
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std and return_cov can be requested.")

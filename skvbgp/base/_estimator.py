@@ -311,7 +311,8 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, ReadsRows, Var
         Parameters
         ----------
         X : array-like or Dask collection of shape (n_samples, n_features)
-            Training inputs. A memory-mapped array is read in batches. An estimator that takes Dask
+            Training inputs. A memory-mapped array of float64 in C order is read in batches, but for
+            estimators that keep all rows, which copy it to memory. An estimator that takes Dask
             arrays and DataFrames, as the user guide's table says, never gathers their rows.
         y : array-like or Dask collection of shape (n_samples,) or (n_samples, n_outputs)
             Training targets. Each of several outputs has a model of its own, unless parameters say
@@ -334,8 +335,10 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, ReadsRows, Var
         TypeError
             If weights or variances are given with a Dask collection.
         ValueError
-            If a weight or variance is negative or not finite, if all weights are zero, if
-            variances are given for what has no Gaussian noise, or if an output was never observed.
+            If a weight or variance is negative or not finite, if all weights are zero, if a
+            positive one is beyond 1e9 or below 1e-9, if a variance is more than 1e20 times that of
+            y, if variances are given for what has no Gaussian noise, or if an output was never
+            observed.
         """
         return self._fit(X, y, sample_weight=sample_weight, y_var=y_var)
 
@@ -422,7 +425,8 @@ class VariationalClassifier(ScoresClasses, ClassifierMixin, ReadsLabels, Variati
         TypeError
             If weights are given with a Dask collection.
         ValueError
-            If a weight is negative or not finite, or if all are zero.
+            If a weight is negative or not finite, if all are zero, or if a positive one is beyond
+            1e9 or below 1e-9.
         """
         return self._fit(X, y, sample_weight=sample_weight)
 

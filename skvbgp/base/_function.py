@@ -232,10 +232,15 @@ class DescribesFunction:
 
         Raises
         ------
+        TypeError
+            If VBGPRegressor or, unless `gamma` is 1, SVBSSGPRegressor has its rows on Dask's
+            workers.
         ValueError
             If `n` is no positive number, or the kernel has a part of which functions cannot be
-            drawn, such as :class:`~skvbgp.kernels.White`. The functions refuse what `predict`
-            refuses, and missing entries (NaN).
+            drawn: :class:`~skvbgp.kernels.White`, :class:`~skvbgp.kernels.Wiener` or
+            :class:`~skvbgp.kernels.IntegratedOU`, which VBKSRegressor has for a series by default,
+            or an isotropic :class:`~skvbgp.kernels.Periodic` of several inputs. The functions
+            refuse what `predict` refuses, and missing entries (NaN).
 
         Notes
         -----

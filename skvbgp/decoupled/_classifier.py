@@ -39,7 +39,8 @@ class DecoupledGPClassifier(ForgetfulClassifier):
 
     max_iter : int, default=None
         Largest number of passes over the data. None is as many as visit about a million
-        rows, counted once for each class if there are more than two, but at least two.
+        rows, counted once for each class if there are more than two, but at least two and at most
+        200.
 
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, which multiply those of their rows; 1 for a class that is not

@@ -98,7 +98,8 @@ class DecoupledGPRegressor(FillsGaps, DescribesFunction, ForgetfulRegressor):
     likelihood : {"gaussian", "student_t", "poisson"}, default="gaussian"
         Distribution of y given the latent function f: Gaussian noise; noise of Student's
         distribution with four degrees of freedom, against outliers; or counts, up to 1e8, of
-        which f is the logarithm of the rate.
+        which f is the logarithm of the rate. What is said of f then, with ``include_noise=False``,
+        by `sample_function` and by `predict_gradient`, is of that logarithm, not on the scale of y.
 
     learn_hyperparameters : bool, default=True
         False keeps the kernel as it is given (or at the median distance), the noise and
@@ -106,8 +107,10 @@ class DecoupledGPRegressor(FillsGaps, DescribesFunction, ForgetfulRegressor):
         the covariance.
 
     max_iter : int, default=None
-        Largest number of passes over the data. None is as many as visit about a million
-        rows, but at least two.
+        Largest number of passes over the data. None is as many as visit about a million rows, but
+        at least two and at most 200. Up to `n_cov_basis` rows (and 512), all of which become points
+        of the covariance's basis, a few are enough with Gaussian noise that is learned, and no more
+        are made, but for parametrization="decoupled" and ``replay=0``.
 
     batch_size : int, default=1024
         Rows in a mini-batch.
@@ -151,10 +154,12 @@ class DecoupledGPRegressor(FillsGaps, DescribesFunction, ForgetfulRegressor):
         Learned prior kernel, on the squared scale of y.
 
     mean_basis_ : ndarray of shape (n_mean_basis, n_features)
-        Points of the mean's basis, in the space of X.
+        Points of the mean's basis, in the space of X. With categories, in columns for the numbers,
+        then for each category, then for unknown ones.
 
     cov_basis_ : ndarray of shape (n_cov_basis, n_features)
-        Points of the covariance's basis, in the space of X.
+        Points of the covariance's basis, in the space of X. With categories, in columns for the
+        numbers, then for each category, then for unknown ones.
 
     noise_variance_ : float
         Variance of the noise, on the squared scale of y. Not with ``likelihood="poisson"``.

@@ -63,7 +63,8 @@ class EPDTCClassifier(ForgetfulClassifier):
         first fit. None is no input.
 
     inducing_inputs : array-like of shape (n_inducing, n_features), default=None
-        Inducing inputs to start with, in the space of X. None chooses them by k-means.
+        Inducing inputs to start with, in the space of X, whose number takes the place of
+        `n_inducing`; a stream adds none to them. None chooses them by k-means.
 
     approximation : {"dtc", "fitc"}, default="dtc"
         What becomes of the part of f that the inducing inputs do not carry: "dtc" leaves it

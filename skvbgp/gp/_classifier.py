@@ -92,8 +92,8 @@ class VBGPClassifier(ForgetfulClassifier):
         Determines which rows train the kernels, and which rows judge them.
 
     n_jobs : int, default=None
-        Number of workers that predictions from neighbours are made on. None is the threads that
-        BLAS would use. It changes no result.
+        Workers of joblib that predict from neighbours, which change no result. None is those of an
+        active ``joblib.parallel_config``, or else the threads of BLAS.
 
     Attributes
     ----------

@@ -43,12 +43,12 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
 
     Every place is predicted from its nearest rows or from all, always up to 400 rows, and up to
     3,000 where that predicts better. A greedy search finds the kernels: Matern, rational quadratic
-    and squared exponential, their products and sums, with one length scale for each input or one
-    for all, and with straight lines where these help. Predictions average over the kernels that
-    matter. How much each does depends on the place, as does the scale of function and noise where
-    there are more than 400 rows, so that intervals are wide where the function is rough. Intervals
-    and quantiles have the shape of the errors of training rows, each left out: skewed, or with
-    heavy tails.
+    and squared exponential, their products and, of more than 400 rows, sums, with one length scale
+    for each input or one for all, and with straight lines where these help. Predictions average
+    over the kernels that matter. How much each does depends on the place, as does the scale of
+    function and noise where there are more than 400 rows, so that intervals are wide where the
+    function is rough. Intervals and quantiles have the shape of the errors of training rows, each
+    left out: skewed, or with heavy tails.
 
     Parameters
     ----------
@@ -210,8 +210,11 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
     `partial_fit` knows new rows at once. Hyperparameters are learned again, from all rows, in every
     call as long as fewer than 32 were known, and then whenever their number has doubled, or before:
     when they become too many for all to be neighbours, or if they are few and their scale has
-    changed. So is the global part, which stays as it is in between. The categories of inputs are
-    those of the first call.
+    changed. With `forgetting`, it is from then on whenever as many rows are new as had been seen
+    before or, if that is less, as the window has, or as it takes a row to count a twentieth; in a
+    window, after a change of the function, as many have to be new since then. The global part is
+    learned again with them, and stays as it is in between. The categories of inputs are those of
+    the first call.
 
     With more rows than neighbours, ``return_cov`` gives the variances that ``return_std`` gives,
     and correlations given the rows that are near to any of the rows asked for.
@@ -267,8 +270,13 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
         -------
         mean, std : ndarray of shape (n_samples_seen,) or (n_samples_seen, n_outputs)
             Predictive moments of the observations, on the scale of y, in the order in which the
-            rows were given. Equal rows of a call are left out together; those of weight 0 and what
-            was not observed are NaN.
+            rows were given. Equal rows of a call are left out together; those of weight 0, what was
+            not observed and what a stream has forgotten are NaN.
+
+        Raises
+        ------
+        TypeError
+            If the model has its rows on Dask's workers.
 
         Examples
         --------

@@ -117,13 +117,13 @@ class VBKSRegressor(FillsGaps, DescribesFunction, LeavesOut, FadingRegressor):
         Draws of q(g) that the belief is computed from.
 
     n_restarts : int, default=3
-        Searches for the hyperparameters of each kernel. Each starts from the best of sixteen
-        random values.
+        Searches for the hyperparameters of each kernel, from so many of the best of sixteen times
+        as many random values. The kernels of a series have one, from values of their own.
 
     max_iter : int, default=None
         Largest number of L-BFGS iterations that train a kernel, or of passes over the data
-        with mini-batches. None is 60 iterations, or as many passes as visit about 300,000
-        rows, but at least two.
+        with mini-batches. None is 60 iterations (100 for the kernels of a series), or as many
+        passes as visit about 300,000 rows, but at least two.
 
     batch_size : int, default=None
         Rows in a mini-batch. None takes all rows at once up to 2,000 rows, and mini-batches
@@ -221,7 +221,9 @@ class VBKSRegressor(FillsGaps, DescribesFunction, LeavesOut, FadingRegressor):
     ------
     ValueError
         In `fit` and `partial_fit` also if `y_var` is given, or an entry of X is missing, where
-        logarithms of y are candidates: by `transforms`, or of calls before without it.
+        logarithms of y are candidates: by `transforms`, or of calls before without it. The
+        same in `predict_quantiles`, `predict_interval` and `log_predictive_density`, where one of
+        `estimators_` is of a logarithm.
 
     Notes
     -----
@@ -335,7 +337,8 @@ class VBKSRegressor(FillsGaps, DescribesFunction, LeavesOut, FadingRegressor):
         Parameters
         ----------
         top_k : int
-            Number of kernels to keep, of each output.
+            Number of kernels to keep, of each output: at most those of `estimators_`, whatever is
+            asked for.
 
         Returns
         -------

@@ -43,7 +43,8 @@ class VBDTCRegressor(IndependentRegressor):
         square. At most the number of distinct rows is used.
 
     inducing_inputs : array-like of shape (n_inducing, n_features), default=None
-        Starting inducing inputs, in the space of X. None chooses them by k-means.
+        Starting inducing inputs, in the space of X, whose number takes the place of `n_inducing`;
+        a stream adds none to them. None chooses them by k-means.
 
     categorical_features : "from_dtype" or array-like, default=None
         Inputs that are categories: their names, indices, a mask, or "from_dtype" for the columns
@@ -105,7 +106,8 @@ class VBDTCRegressor(IndependentRegressor):
         How expectations over the length scales are taken: in closed form, at the cost of
         n_inducing^2 / 2 exponentials for each row (and as many for each pair of rows of a
         block), or over draws: new ones in every stochastic step, which is unbiased, and
-        fixed ones elsewhere. "auto" picks by cost; its stochastic steps always draw.
+        fixed ones elsewhere. "auto" picks by cost; its stochastic steps always draw. "closed_form"
+        is not for VBPIC and VBPITC with categorical inputs.
 
     learn_hyperparameters : bool, default=True
         False keeps q(theta), the noise and the inducing inputs at their start and only
@@ -128,16 +130,17 @@ class VBDTCRegressor(IndependentRegressor):
         iteration of L-BFGS or from one average over 100 steps ("stochastic") to the next.
 
     normalize_y : bool, default=True
-        Whether to work with y of zero mean and unit variance. Everything that is returned
-        is on y's own scale.
+        Whether to subtract the mean of y, which is divided by its spread in either case. Everything
+        that is returned is on y's own scale.
 
     forgetting : float, default=1.0
         What a row of a stream counts, as a share, when one more has come, between 0 and 1: after a
         later ones it counts `forgetting ** a` times, and none after the function has changed
         abruptly. 1 forgets nothing. In `fit` all rows count alike. Where hyperparameters are
-        learned, they are learned again from the rows that are remembered. Predictions know sums
-        over rows, from which none can be taken away: there is no window of the newest ones, as
-        :class:`~skvbgp.gp.VBGPRegressor` has it.
+        learned, they are learned again from the rows that are remembered; where `fit` has more than
+        16,384, or a row only counts a twentieth after more, they are moved by some steps on new
+        rows instead. Predictions know sums over rows, from which none can be taken away: there is
+        no window of the newest ones, as :class:`~skvbgp.gp.VBGPRegressor` has it.
 
     warm_start : bool, default=False
         Whether `fit` starts from the parameters of the fit before. Starting values, priors

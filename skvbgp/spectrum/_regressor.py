@@ -48,7 +48,8 @@ class SVBSSGPRegressor(FillsGaps, DescribesFunction, LeavesOut, ForgetfulRegress
         One Gaussian of all frequencies and weights ("joint", sVBSSGP); independent r_1, ..., r_m
         and s ("factorised", VSSGP); or frequencies without uncertainty ("point", SSGP). The cost
         of "joint" grows with the cube of n_frequencies * (n_features + 2), which may be 5,000 at
-        most. "auto" is "joint" up to 2,000 (18 inputs of 100 frequencies), "factorised" beyond.
+        most (each category is an input there, and one more for unknown ones). "auto" is "joint" up
+        to 2,000 (18 inputs of 100 frequencies), "factorised" beyond.
 
     objective : {"blocks", "bound"}, default="blocks"
         What the means of the frequencies and sigma_s^2 maximise: the evidence of every block
@@ -96,8 +97,9 @@ class SVBSSGPRegressor(FillsGaps, DescribesFunction, LeavesOut, ForgetfulRegress
         variances are.
 
     learn_hyperparameters : bool, default=True
-        False keeps the length scales and variances at their start. With posterior="point",
-        frequencies are hyperparameters, too.
+        False keeps the length scales and variances at their start, and the means of the frequencies
+        at their random ones, unless objective="bound" moves these, as it does if posterior is not
+        "point".
 
     max_iter : int, default=None
         Largest number of passes over the data in each phase of training. None is as many as
@@ -142,19 +144,23 @@ class SVBSSGPRegressor(FillsGaps, DescribesFunction, LeavesOut, ForgetfulRegress
     Attributes
     ----------
     frequencies_ : ndarray of shape (n_frequencies, n_features)
-        Posterior mean of the frequencies, in units of 1 / X.
+        Posterior mean of the frequencies, in units of 1 / X. With categories, in columns for the
+        numbers, then for each category, then for unknown ones.
 
     q_mean_ : ndarray of shape (n_frequencies * (n_features + 2),)
         Posterior mean b of alpha = vec(theta, s): frequencies in units of 1 / X, row by row,
         then the weights of cos(2 pi r_1' u), sin(2 pi r_1' u), cos(2 pi r_2' u), ... on the
-        scale of y, where u is X minus `input_mean_`.
+        scale of y, where u is X minus `input_mean_`. With categories, n_features is the number of
+        columns of `frequencies_`.
 
     q_chol_ : ndarray of shape (n_frequencies * (n_features + 2),) * 2
         Lower triangular M of alpha = M z + b, in the same order and units. Formed at each
-        access; an AttributeError where M would have more than 5,000 rows.
+        access; an AttributeError where M would have more than 5,000 rows. With categories,
+        n_features is the number of columns of `frequencies_`.
 
     input_mean_ : ndarray of shape (n_features,)
-        Origin of the features: the mean of X in the first call.
+        Origin of the features: the mean of X in the first call. With categories, in the columns of
+        `frequencies_`, and 0 in those of categories.
 
     length_scale_ : ndarray of shape (n_features,)
         Length scales l of the prior r_i ~ N(0, 1 / (2 pi l)^2), in the units of X.

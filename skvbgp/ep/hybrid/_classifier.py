@@ -85,7 +85,8 @@ class HybridGPLVM(
         Whether `y` holds class labels. False leaves `y` out, whatever it is. "auto" is True, but
         in front of another estimator, where `fit_transform` is called, a `y` that is no class is
         left out, so that latents in front of a regressor are those of X alone: that is one of
-        several columns, of fractions, or of more than 32 different numbers.
+        several columns, of fractions, or of more than 32 different numbers. With `missing_label`,
+        "auto" always takes `y` for labels.
 
     missing_label : object, default=None
         Value of `y` where the label is not known, such as -1 or NaN: such rows tell of X alone.

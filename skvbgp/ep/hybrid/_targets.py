@@ -33,8 +33,8 @@ class TakesLabels(ForgetsLabels):
         X : array-like of shape (n_samples, n_features)
             Rows, as :meth:`fit` takes them.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Class labels. With ``supervised="auto"``, what is no class is left out, here and in
-            each later `partial_fit`.
+            Class labels. With ``supervised="auto"`` and without `missing_label`, what is no class
+            is left out, here and in each later `partial_fit`.
         sample_weight : float or array-like of shape (n_samples,), default=None
             How often each row counts, as in :meth:`fit`.
 
