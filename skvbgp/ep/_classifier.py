@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import check_array, validate_data
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.row_methods import lazily
@@ -392,6 +392,8 @@ class EPDTCClassifier(ForgetfulClassifier):
                 f"X_var has shape {np.shape(X_var)}, but X has {shape}: give a variance for each "
                 "entry, 0 where it is exact."
             )
+        if hasattr(X_var, "columns") and hasattr(self, "feature_names_in_"):
+            validate_data(self, X_var, reset=False, skip_check_array=True)  # columns of X, in order
         if self._categories is not None:
             X_var = self._categories.encode_variances(X_var)
         X_var = np.where(np.isnan(X), 0.0, X_var)

@@ -143,6 +143,16 @@ def test_bad_variances(X_var, message):
         model.predict_proba(X, X_var=X_var)
 
 
+def test_variances_are_of_the_columns_of_x_in_their_order():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = quiet_fit(frame, Y)
+    p = model.predict_proba(frame, X_var=frame**2)
+    assert_allclose(model.predict_proba(frame, X_var=X**2), p)
+    with pytest.raises(ValueError, match="in the same order"):
+        model.predict_proba(frame, X_var=frame[["b", "a", "c"]] ** 2)
+
+
 @pytest.mark.parametrize("ignored", [np.nan, np.inf, -1.0])
 def test_variances_of_missing_entries_are_ignored(ignored):
     variance = np.full_like(X, 0.1)
