@@ -32,9 +32,9 @@ class VBGPClassifier(ForgetfulClassifier):
     for all inputs or one for each, and predictions average over those that predict best together,
     with up to 500 rows also over draws of their hyperparameters, and the best kernel is also tried
     plus lines. As long as all rows predict, kernels are also tried with inputs in units of their
-    ranges instead of their spreads, with skewed inputs through a function, and those of two
-    classes with a probit likelihood, of up to five (with up to 500 rows, ten) with one of each
-    versus the rest. Far from all rows the probabilities are the frequencies of the classes.
+    ranges instead of their spreads, and with skewed inputs through a function. Kernels of two
+    classes are tried with a probit likelihood, of up to ten (of 501 to 2,000 rows, five) with one
+    of each versus the rest. Far from all rows the probabilities are the frequencies of the classes.
 
     Parameters
     ----------
@@ -49,10 +49,11 @@ class VBGPClassifier(ForgetfulClassifier):
 
     n_inducing : "auto", int or None, default="auto"
         Inducing inputs through which each kernel is also told of all rows (of 20,000 at random,
-        where there are more), and predicts a second time; rows that are left out say how much these
-        predictions share in those of the model. "auto" has 500 for more than 2,000 rows, and none
-        if rows are forgotten or hyperparameters not learned. Up to as many rows as neighbours there
-        are none; None and 0 are none, too.
+        where there are more), and predicts a second time. Up to ten classes, so is a kernel with a
+        likelihood of labels. Rows that are left out say how much these predictions share in those
+        of the model. "auto" has 500 for more than 2,000 rows, and none if rows are forgotten or
+        hyperparameters not learned, where a number is an error. Up to as many rows as neighbours
+        there are none; None and 0 are none, too.
 
     categorical_features : "from_dtype" or array-like, default=None
         Inputs that are categories: their names, indices, a mask, or "from_dtype" for the columns
@@ -66,7 +67,8 @@ class VBGPClassifier(ForgetfulClassifier):
 
     max_iter : int, default=None
         Largest number of L-BFGS iterations that train a kernel. None is 20 in the search, 6 more
-        for kernels that are kept, and 10 more for what they predict through inducing inputs.
+        for kernels that are kept, 10 with a likelihood of labels, and 10 more on random rows, for
+        what predicts through inducing inputs.
 
     tol : float, default=1e-05
         Training of a kernel stops when its score rises by less than this share of itself.

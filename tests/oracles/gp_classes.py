@@ -125,16 +125,10 @@ def propagate_expectations(K, mean, counts, t):
     votes = [(i, c) for i, c in zip(*np.nonzero(counts), strict=True) for _ in range(counts[i, c])]
     place, label = np.array(votes).T
     tau, nu = np.zeros(len(votes)), np.zeros(len(votes))
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     for _ in range(25):
         for k, (i, c) in enumerate(votes):
             centre, variance = condition_on_sites(K, mean, place, tau, nu, without=k)
-            f = centre[i] + np.sqrt(variance[i, i]) * nodes
-            p = weights * stats.norm.cdf((2 * c - 1) * f / np.sqrt(t[i]))
-            first = p @ f / p.sum()
-            second = p @ (f - first) ** 2 / p.sum()
-            tau[k] = 1.0 / second - 1.0 / variance[i, i]
-            nu[k] = first / second - centre[i] / variance[i, i]
+            tau[k], nu[k] = match_site(centre[i], variance[i, i], c, t[i])
     return place, label, tau, nu
 
 
@@ -204,3 +198,42 @@ def leave_out_versus_rest(K, counts, units, frequencies, own, t, noise):
             p[c] = stats.norm.cdf(centre[i] / np.sqrt(t[i] + variance))
         result.append((i, b, p / p.sum()))
     return result
+
+
+def measure_sparse_prior(covariance, Z, X):
+    """Covariance of what inducing inputs Z say of places, and what they leave open there."""
+    K = covariance(Z, X).T @ np.linalg.solve(covariance(Z), covariance(Z, X))
+    return K, covariance.diag(X) - np.diagonal(K)
+
+
+def match_site(mean, variance, label, t):
+    """Precision and shift of the site of one vote for the first or second class, by quadrature."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    f = mean + np.sqrt(variance) * nodes
+    p = weights * stats.norm.cdf((2 * label - 1) * f / np.sqrt(t))
+    first = p @ f / p.sum()
+    second = p @ (f - first) ** 2 / p.sum()
+    return 1.0 / second - 1.0 / variance, first / second - mean / variance
+
+
+def propagate_sparse_expectations(Q, mean, counts, t):
+    """Place and class of every whole vote, precision and shift of its site, where Q is singular.
+
+    One vote at a time, from what all others say.
+    """
+    votes = [(i, c) for i, c in zip(*np.nonzero(counts), strict=True) for _ in range(counts[i, c])]
+    place, label = np.array(votes).T
+    tau, nu = np.zeros(len(votes)), np.zeros(len(votes))
+    for _ in range(12):
+        for k, (i, c) in enumerate(votes):
+            others = np.arange(len(votes)) != k
+            known = place[others], tau[others], nu[others]
+            centre, variance = condition_sparse(Q, mean, *known)
+            tau[k], nu[k] = match_site(centre[i], variance[i, i], c, t[i])
+    return place, label, tau, nu
+
+
+def condition_sparse(Q, mean, place, tau, nu):
+    """Mean and covariance of m + phi' v at all places given sites at some."""
+    told = Q[:, place] @ np.linalg.inv(np.eye(len(place)) + tau[:, None] * Q[np.ix_(place, place)])
+    return mean + told @ (nu - tau * mean[place]), Q - told @ (tau[:, None] * Q[place])

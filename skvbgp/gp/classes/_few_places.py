@@ -23,9 +23,17 @@ from skvbgp._core.parallel import thread_map
 from skvbgp._optim.maximum import draw_processes
 from skvbgp.gp.classes._posterior import mix_log_probabilities
 from skvbgp.gp.classes._process import ClassModel
-from skvbgp.gp.classes._search import N_FREED, ClassSearch, Groups, Starts, Trial, list_freed, rank
+from skvbgp.gp.classes._search import (
+    ALIKE_KERNEL,
+    N_FREED,
+    ClassSearch,
+    Groups,
+    Starts,
+    Trial,
+    list_freed,
+    rank,
+)
 from skvbgp.gp.classes._shares import (
-    ALIKE,
     PROBIT,
     RANGES,
     WARPED,
@@ -49,13 +57,10 @@ _N_RANGES, _WORTH_RANGES = 2, 2.0
 _WORTH_WARPING = 2.0
 #: Kernels of either kind that get a probit likelihood, and its iterations for max_iter=None.
 _N_PROBIT, _PROBIT_ITERATIONS = 2, 10
-#: Least share of the entropy of frequencies that is left where classes overlap; where they do not,
-#: standard errors that a probit likelihood has to gain.
-_OVERLAP, _LEAST_GAIN = 0.25, 1.0
-#: Most classes that each have a likelihood versus the rest, where they overlap or may be sharp.
-_MOST_CLASSES, _MOST_SHARP = 10, 5
-#: The likelihood of length scales that are alike.
-_ALIKE = f"SE, by input{ALIKE}"
+#: Least share of the entropy of frequencies that is left where classes overlap.
+_OVERLAP = 0.25
+#: Most classes whose borders may be sharp.
+_MOST_SHARP = 5
 #: Draws of the hyperparameters of a kernel; those that matter, in nats.
 _N_DRAWS = 16
 _WITHIN = 6.0
@@ -79,11 +84,6 @@ class FewPlacesSearch(ClassSearch):
     def _is_small(self) -> bool:
         """Whether hyperparameters are drawn, as the first trials are of all places."""
         return len(self.votes) <= _TRIAL_PLACES
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes."""
-        return len(self.votes.log_frequencies)
 
     @property
     def _has_gaps(self) -> bool:
@@ -165,18 +165,14 @@ class FewPlacesSearch(ClassSearch):
     def _tell_labels(
         self, parts: list[Part], chosen: list[Trial], before: Combination
     ) -> Combination:
-        """With likelihoods of labels, where classes overlap or votes left out gain by these.
-
-        Of more than two classes there is one of each versus the rest. It takes a row of a weight
-        for several that agree, see `VersusRest`.
-        """
-        two, overlap = self.n_classes == 2, self._overlap(before.found.score)
-        if not two and not (self.votes.are_rows and self.n_classes <= _MOST_CLASSES):
+        """With likelihoods of labels, where classes overlap or votes left out gain by these."""
+        if not self.allows_labels:
             return before
+        two, overlap = self.n_classes == 2, self._overlap(before.found.score)
         if (two and self._is_small) or (overlap and (two or self._is_small)):
             told = self._add_probit(parts, chosen)
             after = self.mix(told)
-            if overlap or self._gains(after, before):
+            if overlap or self.gains(after, before):
                 parts, before = told, after
             if not self._is_small:
                 return before
@@ -184,11 +180,7 @@ class FewPlacesSearch(ClassSearch):
         if not tried:
             return before
         after = self.mix([*parts, *self.make_parts(tried)])
-        return after if self._gains(after, before) else before
-
-    def _gains(self, after: Combination, before: Combination) -> bool:
-        """Whether votes that are left out are more probable by a standard error."""
-        return after.gains(before, self.held.left_out.counts, _LEAST_GAIN)
+        return after if self.gains(after, before) else before
 
     def _try_sharp(self, chosen: list[Trial]) -> list[Trial]:
         """Try a likelihood of labels on the places of the first trials.
@@ -196,15 +188,16 @@ class FewPlacesSearch(ClassSearch):
         It is returned if votes left out there gain what would be a standard error of all: what
         all places say takes its time.
         """
-        if self.stopped or not list_freed(chosen) or self.n_classes > _MOST_SHARP:
+        freed = list_freed(chosen)
+        if self.stopped or not freed or self.n_classes > _MOST_SHARP:
             return []
-        start = start_alike_process(self.d, chosen[0].process.process.owners, self.n_classes)
+        start = self.start_labels(freed)
         few = replace(self, votes=self.tried_on)
-        tried = self.try_models([(_ALIKE, start)], [(few.votes.single,)], _PROBIT_ITERATIONS)
+        tried = self.try_models([(ALIKE_KERNEL, start)], [(few.votes.single,)], _PROBIT_ITERATIONS)
         told = few.make_parts(chosen)
         before, after = few.mix(told), few.mix([*told, *few.make_parts(tried)])
-        least = _LEAST_GAIN * float(np.sqrt(len(few.votes) / len(self.votes)))
-        return tried if after.gains(before, few.held.left_out.counts, least) else []
+        share = float(np.sqrt(len(few.votes) / len(self.votes)))
+        return tried if few.gains(after, before, share) else []
 
     def _overlap(self, score: float) -> bool:
         """Whether classes are hard to tell by what regressions score."""
@@ -243,7 +236,7 @@ class FewPlacesSearch(ClassSearch):
             (trial.name + PROBIT, give_probit(trial.process, n_classes)) for trial in chosen
         ]
         if freed and not self._is_small:
-            starts.append((_ALIKE, start_alike_process(self.d, owners, n_classes)))
+            starts.append((ALIKE_KERNEL, start_alike_process(self.d, owners, n_classes)))
         if freed and not self._has_gaps:
             anova = start_anova_process(self.d, owners, n_classes)
             starts.append((f"ANOVA{PROBIT}", anova))

@@ -11,6 +11,7 @@ Both sums are over votes, so that those of new rows are added, in any order. See
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -22,18 +23,54 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.pickling import PickledByFields
 from skvbgp.gp._inducing_inputs import InducingInputs, leave_out_rows
-from skvbgp.gp.classes._link import Link
-from skvbgp.gp.classes._process import ClassProcess
+from skvbgp.gp.classes._process import ClassLink, ClassModel, ClassProcess
 from skvbgp.gp.classes._votes import Votes
 from skvbgp.kernels._uncertain import UncertainCovariance
 
 
 @dataclass(frozen=True)
-class InducingClasses(PickledByFields):
+class InducingModel(PickledByFields, ABC):
     """What votes say of the functions at inducing inputs."""
 
-    process: ClassProcess  # with a link of its own
+    process: ClassModel
     inducing: InducingInputs
+
+    @abstractmethod
+    def plus(self, votes: Votes) -> Self:
+        """With more votes, whose frequencies do not matter."""
+
+    @abstractmethod
+    def given(self, log_frequencies: Array) -> GivenInducing:
+        """What they say where the classes have these frequencies (K,)."""
+
+
+@dataclass(frozen=True)
+class GivenInducing(ABC):
+    """The functions given votes."""
+
+    process: ClassModel
+    inducing: InducingInputs
+
+    @property
+    def link(self) -> ClassLink:
+        """From moments to probabilities."""
+        return self.process.link
+
+    @property
+    def covariance(self) -> UncertainCovariance:
+        """That of the functions."""
+        return self.process.covariance
+
+    @abstractmethod
+    def moments(self, X: Array) -> tuple[Array, Array]:
+        """Means (n*, K) of the classes' functions and their variance (n*,) at rows X."""
+
+
+@dataclass(frozen=True)
+class InducingClasses(InducingModel):
+    """The same of labels that are regressed on places."""
+
+    process: ClassProcess  # with a link of its own
     information: Array  # (m, m): the sum of N phi phi' / t over places
     shift: Array  # (m, K): the sum of N_c phi / t
 
@@ -44,38 +81,23 @@ class InducingClasses(PickledByFields):
         return cls(process, inducing, np.zeros((m, m)), np.zeros((m, K)))
 
     def plus(self, votes: Votes) -> Self:
-        """With more votes, whose frequencies do not matter."""
         shares = votes.counts / self.process.measure_noise(votes.X)[:, None]
         said, moved = self.inducing.gather(votes.X, shares.sum(axis=1), shares)
         return replace(self, information=self.information + said, shift=self.shift + moved)
 
     def given(self, log_frequencies: Array) -> GivenVotes:
-        """What they say where the classes have these frequencies (K,)."""
         shift = self.shift - np.outer(self.shift.sum(axis=1), np.exp(log_frequencies))
         q = WhitenedGaussian.of_information(self.information, shift)
         return GivenVotes(self.process, self.inducing, q)
 
 
 @dataclass(frozen=True)
-class GivenVotes:
+class GivenVotes(GivenInducing):
     """The processes given votes."""
 
-    process: ClassProcess
-    inducing: InducingInputs
     q: WhitenedGaussian  # its mean is w (m, K)
 
-    @property
-    def link(self) -> Link:
-        """From moments to probabilities."""
-        return self.process.link
-
-    @property
-    def covariance(self) -> UncertainCovariance:
-        """That of the functions."""
-        return self.process.covariance
-
     def moments(self, X: Array) -> tuple[Array, Array]:
-        """Means (n*, K) of the classes' functions and their variance (n*,) at rows X."""
         mean, rest, learned = self._measure(X)
         return mean, rest + learned
 

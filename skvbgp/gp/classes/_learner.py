@@ -21,7 +21,6 @@ from skvbgp.gp._rows import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._stream import Forgetting
 from skvbgp.gp._warp import Warp, WarpedCoordinates, describe_warp
 from skvbgp.gp.classes._few_places import FewPlacesSearch
-from skvbgp.gp.classes._inducing import InducingClasses
 from skvbgp.gp.classes._many_places import ManyPlacesSearch
 from skvbgp.gp.classes._posterior import ClassPosterior, scale_rows, shift_log_odds
 from skvbgp.gp.classes._process import ClassModel
@@ -95,6 +94,7 @@ class ClassState(RowsState):
             self.gaps,
             tuple(one.given(log_frequencies) for one in self.found.inducing),
             self.shift,
+            self.found.power,
         )
 
 
@@ -274,7 +274,7 @@ class ClassGPLearner(Learner):
         found = state.found
         if found.inducing:  # there are none where rows are forgotten
             votes = _take_votes(new, state.gaps, state.coordinates)
-            told = thread_map(InducingClasses.plus, [(one, votes) for one in found.inducing])
+            told = thread_map(lambda one: one.plus(votes), [(one,) for one in found.inducing])
             found = found._replace(inducing=tuple(told))
         updated = state.with_rows(
             rows,

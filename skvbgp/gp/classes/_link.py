@@ -10,6 +10,8 @@ with the frequencies pi of the classes, which is what remains where nothing is k
 regression's own probability of a class, f = pi + m, enters by its logarithm, rounded off where it
 is about zero or less; at a half, the slope does not depend on the width. See
 :doc:`/theory/gp_classes`.
+
+Where probabilities are too sure, or not enough, what they say beside pi may count with a power.
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, normalise_logs
 from skvbgp._optim.lbfgs import lbfgs_ascent
 
 #: Mean and standard deviation of the normal priors of the logarithms of the parameters.
@@ -29,6 +32,8 @@ _PRIOR_STD = np.array([1.0, 1.5, 1.5])
 #: Their limits.
 _LIMITS = ((0.1, 200.0), (1e-3, 1e3), (5e-3, 10.0))
 _MAX_ITER = 50
+#: Limits of the logarithm of the power that evidence is raised to.
+_POWER_LIMITS = (-np.log(5.0), np.log(5.0))
 #: Below this, log log(1 + exp(u)) is u in double precision.
 _LOW = -35.0
 
@@ -116,3 +121,18 @@ def _log_softplus(u: Any) -> tuple[Array, Array]:
     low = u < _LOW
     softplus = np.logaddexp(0.0, np.where(low, 0.0, u))
     return np.where(low, u, np.log(softplus)), np.where(low, 1.0, expit(u) / softplus)
+
+
+def raise_evidence(log_p: Array, log_frequencies: Array, power: float) -> Array:
+    """Log probabilities (n, K) where what is said beside log pi (K,) counts with a power."""
+    return normalise_logs(log_p + (power - 1.0) * (log_p - log_frequencies))
+
+
+def learn_power(log_p: Array, counts: Array, log_frequencies: Array) -> float:
+    """The power by which votes ask that are left out, of which counts (M, K) says how often."""
+
+    def lose(log_power: float) -> float:
+        powered = raise_evidence(log_p, log_frequencies, float(np.exp(log_power)))
+        return 0.5 * log_power**2 - float(np.vdot(counts, powered))
+
+    return float(np.exp(minimize_scalar(lose, bounds=_POWER_LIMITS, method="bounded").x))

@@ -1,13 +1,15 @@
 """The search for kernels that tell classes of many places apart, predicted from the nearest ones.
 
 Kernels are trained on groups of near places, and the best ones further. What they become on random
-places may be better, or through inducing inputs, see `_inducing`.
+places may be better, or through inducing inputs, see `_inducing`. So may a kernel with a likelihood
+of labels, see `_inducing_labels`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -21,9 +23,20 @@ from skvbgp._core.scaling import Coordinates
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows, cut_groups, draw_groups, size_groups
 from skvbgp.gp.classes._inducing import InducingClasses
+from skvbgp.gp.classes._inducing_labels import InducingLabels
 from skvbgp.gp.classes._posterior import ClassPosterior
+from skvbgp.gp.classes._probit_process import LabelModel
 from skvbgp.gp.classes._process import ClassModel, ClassProcess
-from skvbgp.gp.classes._search import N_FREED, ClassSearch, Groups, Starts, Trial, rank
+from skvbgp.gp.classes._search import (
+    ALIKE_KERNEL,
+    N_FREED,
+    ClassSearch,
+    Groups,
+    Starts,
+    Trial,
+    list_freed,
+    rank,
+)
 from skvbgp.gp.classes._shares import INDUCING, Combination, Found, Part, weigh_by_models
 
 #: Groups of a trial, and of training.
@@ -36,8 +49,9 @@ _MOST_KEPT = 3
 _FAR_PLACES, _FAR_ITERATIONS = 500, 10
 #: Places that what predicts through inducing inputs knows.
 _MOST_KNOWN = 20_000
-#: Standard errors that random places or inducing inputs have to gain.
-_LEAST_GAIN = 1.0
+#: Random places that a likelihood of labels is trained on, and again if that gains, and
+#: iterations for max_iter=None.
+_LABELLED = (500, 10), (1_000, 5)
 
 
 @dataclass
@@ -67,7 +81,9 @@ class ManyPlacesSearch(ClassSearch):
         self.train_further(chosen, self._draw_near_groups(_FINAL_GROUPS))
         parts = self.make_parts(self.trials)
         mixture = self.mix(parts)
-        return mixture.found if self.stopped else self._learn_afar(parts, mixture).found
+        if not self.stopped:
+            mixture = self._tell_labels(*self._learn_afar(parts, mixture))
+        return mixture.found
 
     def _draw_near_groups(self, n_groups: int) -> Groups:
         groups = draw_groups(self.votes.X[:, : self.d], n_groups, size_groups(self.k), self.rng)
@@ -120,7 +136,7 @@ class ManyPlacesSearch(ClassSearch):
 
     # -- places that are far apart ---------------------------------------------------------------
 
-    def _learn_afar(self, parts: list[Part], before: Combination) -> Combination:
+    def _learn_afar(self, parts: list[Part], before: Combination) -> tuple[list[Part], Combination]:
         """What the parts become on random places, if that gains by votes left out.
 
         Near places do not show what is far apart, nor those that are near no others. With inducing
@@ -133,13 +149,12 @@ class ManyPlacesSearch(ClassSearch):
             parts = [*parts, *do_once(lambda: thread_map(self._condition, given))]
         else:
             parts = self.make_parts(trials)
-        return self._prefer(self.mix(parts), before)
+        return parts, self._prefer(self.mix(parts), before)
 
     def _prefer(self, after: Combination, before: Combination) -> Combination:
         """What has learned from random places, if this shares, and gains."""
         shares = after.found.inducing or not self.m
-        gains = after.gains(before, self.held.left_out.counts, _LEAST_GAIN)
-        return after if shares and gains else before
+        return after if shares and self.gains(after, before) else before
 
     def _condition(self, trial: Trial) -> Part:
         """The same kernel through inducing inputs, with the link that this asks for."""
@@ -153,4 +168,40 @@ class ManyPlacesSearch(ClassSearch):
         log_p = link.log_probabilities(*moments, votes.log_frequencies)
         told = replace(told, process=replace(process, link=link))
         charge = self.charge(process)
+        return Part(trial.name + INDUCING, process, [told], np.ones(1), log_p, charge)
+
+    # -- likelihoods of labels -------------------------------------------------------------------
+
+    def _tell_labels(self, parts: list[Part], before: Combination) -> Combination:
+        """With a likelihood of labels through inducing inputs, if votes left out gain by it."""
+        is_possible = self.m and self.allows_labels and self.votes.are_whole
+        if not (is_possible and list_freed(self.trials)):
+            return before
+        found, process = before, self.start_labels(list_freed(self.trials))
+        for n, n_iter in _LABELLED:
+            votes = self.votes.part(np.sort(self.known[:n])).single
+            (trial,) = self.fit([(ALIKE_KERNEL, process)], [(votes,)], n_iter)
+            after = self.mix([*parts, do_once(partial(self._match, trial))])
+            if not self.gains(after, found):
+                break
+            found, process = after, trial.process
+        if found is before:
+            return before
+        # several that are calibrated are together less sure than they should be
+        return found.calibrate(self.held.left_out.counts, self.votes.log_frequencies)
+
+    def _match(self, trial: Trial) -> Part:
+        """A likelihood of labels through inducing inputs."""
+        process = cast(LabelModel, trial.process)
+        votes = self.votes.part(self.known)
+        told, matched = InducingLabels.learn(process, votes.X[: self.m], votes)
+        place = np.full(len(self.votes), -1)
+        place[self.known] = np.arange(len(self.known))
+        own = [sites.take(place[self.held_out]) for sites in matched]
+        moments = told.given(votes.log_frequencies).leave_out(self.held, own)
+        known = self.held.left_out.counts, votes.log_frequencies
+        link = process.link.learn(*moments, *known)
+        log_p = link.log_probabilities(*moments, votes.log_frequencies)
+        told = replace(told, power=link.power)
+        charge = 1.0 / float(self.held.counts.sum())  # what is left out has chosen the power alone
         return Part(trial.name + INDUCING, process, [told], np.ones(1), log_p, charge)

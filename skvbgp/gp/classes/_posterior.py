@@ -16,7 +16,8 @@ from skvbgp._core.scaling import Coordinates
 from skvbgp.base import Gaps
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._rows import Rows
-from skvbgp.gp.classes._inducing import GivenVotes
+from skvbgp.gp.classes._inducing import GivenInducing
+from skvbgp.gp.classes._link import raise_evidence
 from skvbgp.gp.classes._process import ClassModel, KnownPlaces
 from skvbgp.gp.classes._votes import Votes
 from skvbgp.kernels._uncertain import append_variances
@@ -49,11 +50,12 @@ class ClassPosterior(NearRows):
     k: int
     n_jobs: int | None = None
     gaps: Gaps | None = None
-    inducing: tuple[GivenVotes, ...] = ()
+    inducing: tuple[GivenInducing, ...] = ()
     shift: Array | None = None  # (K,): logarithms of the factors of the classes' odds; None is none
+    power: float = 1.0  # of what all say beside the classes' frequencies
 
     @property
-    def parts(self) -> tuple[ClassModel | GivenVotes, ...]:
+    def parts(self) -> tuple[ClassModel | GivenInducing, ...]:
         """Whatever predicts."""
         return (*self.processes, *self.inducing)
 
@@ -101,7 +103,10 @@ class ClassPosterior(NearRows):
             part.link.log_probabilities(*given, log_frequencies)
             for part, given in zip(self.parts, moments, strict=True)
         ]
-        return mix_log_probabilities(log_p, self.belief)
+        mixed = mix_log_probabilities(log_p, self.belief)
+        if self.power == 1.0:
+            return mixed
+        return raise_evidence(mixed, log_frequencies, self.power)
 
     def _measure(self, X: Array) -> list[tuple[Array, Array]]:
         """Means (n, K) and variance (n,) of each part for a vote at rows X without gaps."""

@@ -19,8 +19,9 @@ See :doc:`/theory/gp_class_overlap`.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Self
 
@@ -29,8 +30,10 @@ from scipy.special import log_ndtr, ndtri_exp
 
 from skvbgp._core.alike import log_alike
 from skvbgp._core.linalg import Array, cholesky, tril_gram, tril_inverse
+from skvbgp._core.parallel import thread_map
 from skvbgp._core.sites import measure_curvature, measure_ratio, measure_third
 from skvbgp.gp._process import log_length_prior
+from skvbgp.gp.classes._link import learn_power, raise_evidence
 from skvbgp.gp.classes._probit_sites import SIGNS, Sites, add_information
 from skvbgp.gp.classes._process import ClassModel, predict_places
 from skvbgp.gp.classes._votes import Votes
@@ -44,18 +47,27 @@ _NOISE_LIMITS = (np.log(1e-4), np.log(10.0))
 
 @dataclass(frozen=True)
 class ProbitLink:
-    """From means and variances of the functions to probabilities."""
+    """From means and variances of the functions to probabilities.
+
+    What is said of the classes beside their frequencies may count with a power.
+    """
 
     noise: float
+    power: float = 1.0
 
-    def log_probabilities(self, mean: Array, variance: Array, _: Array) -> Array:
-        """Of both classes, (n, 2), from means (n, 2) and variances (n,)."""
-        return np.asarray(log_ndtr(mean / np.sqrt(self.noise + variance)[:, None]))
+    def log_probabilities(self, mean: Array, variance: Array, log_frequencies: Array) -> Array:
+        """Of the classes, (n, K), from means (n, K), variances (n,) and log pi (K,)."""
+        log_p = log_ndtr(mean / np.sqrt(self.noise + variance)[:, None])
+        return raise_evidence(log_p, log_frequencies, self.power)
+
+    def learn(self, mean: Array, variance: Array, counts: Array, log_frequencies: Array) -> Self:
+        """The same link, of the power by which votes (M, K) that are left out ask."""
+        log_p = ProbitLink(self.noise).log_probabilities(mean, variance, log_frequencies)
+        return replace(self, power=learn_power(log_p, counts, log_frequencies))
 
 
-@dataclass(frozen=True)
-class ProbitProcess(ClassModel):
-    """Hyperparameters of one model. The functions of the two classes are -f and f."""
+class LabelModel(ClassModel):
+    """Hyperparameters of one or several functions, whose signs labels are but for noise."""
 
     @property
     def link(self) -> ProbitLink:
@@ -69,9 +81,41 @@ class ProbitProcess(ClassModel):
     def n_chosen(self) -> int:
         return 0
 
+    @abstractmethod
+    def split(self, counts: Array) -> list[Array]:
+        """Votes (n, 2) against and for each function, from those (n, K) of the classes."""
+
+    @abstractmethod
+    def measure_scores(self, log_frequencies: Array) -> Array:
+        """Scores (F,) of the functions, where only the classes' frequencies are known."""
+
+    @abstractmethod
+    def join_moments(
+        self, moments: Sequence[tuple[Array, Array]], lost: Array
+    ) -> tuple[Array, Array]:
+        """Means (n, K) and a variance (n,) of the classes' functions, from (n,) of each.
+
+        `lost` (n,) is what functions vary besides.
+        """
+
+
+@dataclass(frozen=True)
+class ProbitProcess(LabelModel):
+    """Hyperparameters of one function; those of the two classes are -f and f."""
+
+    def split(self, counts: Array) -> list[Array]:
+        return [counts]
+
+    def measure_scores(self, log_frequencies: Array) -> Array:
+        return np.asarray(ndtri_exp(log_frequencies[1:]))
+
+    def join_moments(self, moments: Sequence[tuple[Array, Array]], _: Array) -> tuple[Array, Array]:
+        ((mean, variance),) = moments
+        return _mirror(mean), variance
+
     def measure_mean(self, X: Array, log_frequencies: Array) -> Array:
         """m (n,) at places."""
-        return _score(log_frequencies) * np.sqrt(self._total(X))
+        return self.measure_scores(log_frequencies) * np.sqrt(self.measure_total(X))
 
     def factorise(self, votes: Votes, K: Array | None = None) -> ProbitConditional:
         """What places say, of covariances K, which are not modified."""
@@ -105,15 +149,15 @@ class ProbitProcess(ClassModel):
     def sum_evidence(self, labels: Sequence[Votes]) -> tuple[float, Array]:
         """What training maximises, of several labels of the same places, and its gradient."""
         X = labels[0].X
-        K, total = self.covariance(X), self._total(X)
+        K, total = self.covariance(X), self.measure_total(X)
         value, dK, dt, dtotal = 0.0, np.zeros_like(K), np.zeros(len(X)), np.zeros(len(X))
-        for votes in labels:
-            mode = Mode.find(self, votes, K)
-            value += mode.log_evidence
-            in_K, in_m, in_t = mode.differentiate()
+        modes = thread_map(lambda votes: Mode.find(self, votes, K).weigh(), zip(labels))
+        for votes, (evidence, in_K, in_m, in_t) in zip(labels, modes, strict=True):
+            value += evidence
             dK += in_K
             dt += in_t
-            dtotal += 0.5 * _score(votes.log_frequencies) * in_m / np.sqrt(total)  # m is in total
+            score = self.measure_scores(votes.log_frequencies)
+            dtotal += 0.5 * score * in_m / np.sqrt(total)  # m is in total
         d_kernel = self.covariance.vjp(X, K, dK, dt) + self.covariance.vjp_whole(X, dtotal)
         d_noise = self.process.noise * float(np.sum(dt + dtotal))
         return value, np.append(self.process.sum_shared(d_kernel), d_noise)
@@ -133,25 +177,24 @@ class ProbitProcess(ClassModel):
         mode = Mode.find(self, votes, K)
         return Sites.expand(mode.K, mode.m, mode.t, votes.counts, mode.f)
 
-    def _total(self, X: Array) -> Array:
-        """Variance (n,) of a vote's noise and of the function at rows, gaps or not."""
-        return self.process.noise + self.covariance.whole(X)
-
 
 @dataclass(frozen=True)
 class AlikeProcess(ProbitProcess):
     """The same, of length scales by input that are alike, as those of `EPDTCClassifier`.
 
-    The prior median of all is the shared one, but their mean is nearly free.
+    The prior median of all is the shared one, or in proportion to others. Their mean is nearly
+    free.
     """
 
     shared_scale: float
+    log_ratios: Array | float = 0.0  # (n_inputs,) of the medians to the shared one
 
     def log_prior(self) -> tuple[float, Array]:
         value, gradient = self.process.log_prior()
         log_scales = self.vector[: self.n_inputs]  # they come first
         own, slope = log_length_prior(log_scales)
-        alike, push = log_alike(log_scales - np.log(self.shared_scale), np.ones(self.n_inputs))
+        apart = log_scales - np.log(self.shared_scale) - self.log_ratios
+        alike, push = log_alike(apart, np.ones(self.n_inputs))
         gradient[: self.n_inputs] += push - slope
         return value - own + alike, gradient
 
@@ -255,8 +298,8 @@ class Mode:
         energy = 0.5 * float(self.at.g @ (self.f - self.m))
         return float(self.at.value.sum()) - energy - self._factors[1]
 
-    def differentiate(self) -> tuple[Array, Array, Array]:
-        """Gradients (n, n), (n,) and (n,) of log Z in K, m and t."""
+    def weigh(self) -> tuple[float, Array, Array, Array]:
+        """log Z, and its gradients (n, n), (n,) and (n,) in K, m and t."""
         g, W, third, f = self.at.g, self.at.W, self.at.third, self.f
         R = tril_gram(self.L_inv)
         s = 0.5 * self.variance * third  # in f^
@@ -264,12 +307,7 @@ class Mode:
         dK = 0.5 * (np.outer(g, g) - R + np.outer(q, g) + np.outer(g, q))
         # the likelihood depends on f / t^1/2
         dt = -f * g + 0.5 * self.variance * (2.0 * W - f * third) - (self.K @ q) * (g - f * W)
-        return dK, g + q, 0.5 * dt / self.t
-
-
-def _score(log_frequencies: Array) -> float:
-    """Of which the frequency of the second class is the normal probability."""
-    return float(ndtri_exp(log_frequencies[1]))
+        return self.log_evidence, dK, g + q, 0.5 * dt / self.t
 
 
 def _mirror(f: Array) -> Array:

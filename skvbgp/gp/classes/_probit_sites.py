@@ -145,7 +145,7 @@ class Sites:
         sites = replace(self, given=self.around)
         for _ in range(_MAX_MOVES):
             c, v = sites._cavities
-            tau, nu = match_moments(*_differentiate(c, self.t[:, None] + v), c, v)
+            tau, nu = match_votes(c, v, self.t)
             tau, nu = sites.tau + _STEP * (tau - sites.tau), sites.nu + _STEP * (nu - sites.nu)
             before, sites = sites, replace(sites, tau=tau, nu=nu)
             move, moved = (sites._measure_move(other) for other in (before, self))
@@ -177,8 +177,7 @@ class Sites:
         return np.asarray(c / np.sqrt(self.t[:, None] + v))
 
     def _measure_move(self, before: Sites) -> float:
-        unit = np.maximum(np.abs(before._scores) / _LARGE, 1.0)
-        return float(np.max(np.abs(self._scores - before._scores) / unit))
+        return float(np.max(measure_moves(before._scores, self._scores)))
 
     @cached_property
     def _natural(self) -> tuple[Array, Array]:
@@ -228,6 +227,16 @@ def add_information(K: Array, T: Array) -> Array:
     B = root[:, None] * K * root
     B.flat[:: len(B) + 1] += 1.0
     return B
+
+
+def match_votes(c: Array, v: Array, t: Array) -> tuple[Array, Array]:
+    """tau and nu (n, 2) of votes' sites, from means and variances of cavities and noise (n,)."""
+    return match_moments(*_differentiate(c, t[:, None] + v), c, v)
+
+
+def measure_moves(scores: Array, others: Array) -> Array:
+    """How far scores are from others; of large ones it is a share of themselves."""
+    return np.asarray(np.abs(scores - others) / np.maximum(np.abs(scores) / _LARGE, 1.0))
 
 
 def _differentiate(c: Array, total: Array) -> tuple[Array, Array]:

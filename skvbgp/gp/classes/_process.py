@@ -96,6 +96,10 @@ class ClassModel(ABC):
         """Variances (n,) of the noise of a vote at places, noise + u."""
         return np.asarray(self.process.noise + self.covariance.lost(X))
 
+    def measure_total(self, X: Array) -> Array:
+        """Variances (n,) of a vote's noise and of the function at places, gaps or not."""
+        return np.asarray(self.process.noise + self.covariance.whole(X))
+
     @property
     def vector(self) -> Array:
         """Logarithms of all that is free, (p,)."""

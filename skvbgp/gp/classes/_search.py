@@ -24,14 +24,20 @@ from skvbgp._core.parallel import thread_map
 from skvbgp._optim.ascent import EndPass
 from skvbgp._optim.maximum import Trained, train
 from skvbgp.gp.classes._process import ClassModel
-from skvbgp.gp.classes._shares import Combination, Found, Part
-from skvbgp.gp.classes._start import free_length_scales
+from skvbgp.gp.classes._shares import ALIKE, Combination, Found, Part
+from skvbgp.gp.classes._start import free_length_scales, start_alike_process
 from skvbgp.gp.classes._votes import Votes
 
 #: max_iter=None: iterations of a trial, and of further training.
 TRIAL_ITERATIONS, FINAL_ITERATIONS = 20, 6
+#: Most classes that each have a likelihood of labels versus the rest.
+_MOST_CLASSES = 10
 #: Trials that get one length scale per input.
 N_FREED = 2
+#: Standard errors that votes left out have to gain where something else may predict.
+_LEAST_GAIN = 1.0
+#: The likelihood of labels whose length scales are alike.
+ALIKE_KERNEL = f"SE, by input{ALIKE}"
 
 #: Kernels and where they start, by name; places that they are trained on, in groups.
 Starts = Sequence[tuple[str, ClassModel]]
@@ -69,6 +75,20 @@ class ClassSearch(ABC):
     def run(self, starts: Starts, *, grows: bool) -> Found:
         """Try processes, and with ``grows`` the best two with one length scale per input."""
 
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.votes.log_frequencies)
+
+    @property
+    def allows_labels(self) -> bool:
+        """Whether votes may have a likelihood of labels.
+
+        Of more than two classes there is one of each versus the rest. It takes a row of a weight
+        for several that agree, see `VersusRest`.
+        """
+        return self.n_classes == 2 or (self.votes.are_rows and self.n_classes <= _MOST_CLASSES)
+
     # -- trials ----------------------------------------------------------------------------------
 
     def try_models(
@@ -98,6 +118,15 @@ class ClassSearch(ABC):
         starts = [(f"{t.name}, by input", free_length_scales(t.process)) for t in best]
         return self.try_models(starts, groups)
 
+    def start_labels(self, freed: Sequence[Trial]) -> ClassModel:
+        """A likelihood of labels, whose length scales start as those of regressions by input.
+
+        Labels of some places say less of which inputs matter.
+        """
+        model = freed[0].process
+        log_scales = np.mean([one.process.vector[: model.n_inputs] for one in freed], axis=0)
+        return start_alike_process(self.d, model.process.owners, self.n_classes, log_scales)
+
     def train_further(self, chosen: Sequence[Trial], groups: Groups) -> None:
         """Go on with trials on other groups, as the only ones."""
         self.trials = []
@@ -119,6 +148,10 @@ class ClassSearch(ABC):
 
     def mix(self, parts: list[Part]) -> Combination:
         return Combination.of(parts, self.held.left_out.counts, self.d)
+
+    def gains(self, after: Combination, before: Combination, share: float = 1.0) -> bool:
+        """Whether votes that are left out are more probable by a share of a standard error."""
+        return after.gains(before, self.held.left_out.counts, _LEAST_GAIN * share)
 
     def log_probabilities(
         self, processes: Sequence[ClassModel], moments: Sequence[tuple[Array, Array]]

@@ -12,7 +12,8 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp.gp._rows import average_weights
-from skvbgp.gp.classes._inducing import InducingClasses
+from skvbgp.gp.classes._inducing import InducingModel
+from skvbgp.gp.classes._link import learn_power, raise_evidence
 from skvbgp.gp.classes._posterior import mix_log_probabilities
 from skvbgp.gp.classes._process import ClassModel, ClassProcess
 
@@ -34,7 +35,7 @@ class Part(NamedTuple):
 
     name: str
     trained: ClassModel
-    processes: Sequence[ClassModel | InducingClasses]  # these predict
+    processes: Sequence[ClassModel | InducingModel]  # these predict
     weights: Array  # of the processes
     log_p: Array  # (M, K), of votes that are left out
     charge: float  # nats a vote that it has gained because votes have chosen its hyperparameters
@@ -47,7 +48,7 @@ class Part(NamedTuple):
     @property
     def is_inducing(self) -> bool:
         """Whether it predicts through inducing inputs."""
-        return isinstance(self.processes[0], InducingClasses)
+        return isinstance(self.processes[0], InducingModel)
 
 
 class Found(NamedTuple):
@@ -56,11 +57,12 @@ class Found(NamedTuple):
     names: tuple[str, ...]  # of kernels
     trained: tuple[ClassModel, ...]  # by kernel; others may be draws around these
     processes: tuple[ClassModel, ...]
-    inducing: tuple[InducingClasses, ...]
+    inducing: tuple[InducingModel, ...]
     kernel_of: tuple[int, ...]  # by process, those through inducing inputs last: its kernel
     belief: Array  # (C,), of the same
     weights: Array  # (d,), of the inputs in the distance
     score: float  # log probability of a label that is left out, on average
+    power: float = 1.0  # of what all say together beside the classes' frequencies
 
     def list_kernels(self) -> list[tuple[str, ClassModel, float]]:
         """Name, trained process and share of every kernel."""
@@ -70,7 +72,11 @@ class Found(NamedTuple):
     def list_starts(self, *, anew: bool) -> list[tuple[str, ClassModel]]:
         """Name and process of every kernel, as they are or, for a search, as regressions."""
         found: dict[str, ClassModel] = {}
-        for name, model in zip(self.names, self.trained, strict=True):
+        kernels = list(zip(self.names, self.trained, strict=True))
+        if not anew:  # near places would match sites anew for every prediction
+            near = [k for k in kernels if isinstance(k[1], ClassProcess) or INDUCING not in k[0]]
+            kernels = near or kernels
+        for name, model in kernels:
             name = name.removesuffix(INDUCING)
             if anew and not isinstance(model, ClassProcess):
                 name = name.removesuffix(ALIKE).removesuffix(PROBIT)
@@ -102,8 +108,8 @@ class Combination(NamedTuple):
         found = Found(
             tuple(part.name for part in parts),
             tuple(part.trained for part in parts),
-            tuple(one for one in processes if not isinstance(one, InducingClasses)),
-            tuple(one for one in processes if isinstance(one, InducingClasses)),
+            tuple(one for one in processes if not isinstance(one, InducingModel)),
+            tuple(one for one in processes if isinstance(one, InducingModel)),
             tuple(k for k, part in enumerate(parts) for _ in part.processes),
             np.concatenate(
                 [share * part.weights for share, part in zip(shares, parts, strict=True)]
@@ -112,6 +118,13 @@ class Combination(NamedTuple):
             average_votes(log_p, counts),
         )
         return cls(found, log_p)
+
+    def calibrate(self, counts: Array, log_frequencies: Array) -> Combination:
+        """The same, with the power by which votes ask that are left out."""
+        power = learn_power(self.log_p, counts, log_frequencies)
+        log_p = raise_evidence(self.log_p, log_frequencies, power)
+        score = average_votes(log_p, counts)
+        return Combination(self.found._replace(power=power, score=score), log_p)
 
     def gains(self, before: Combination, counts: Array, least: float) -> bool:
         """Whether it says more of votes left out than another, by so many standard errors."""

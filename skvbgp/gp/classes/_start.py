@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, count_inputs
 from skvbgp.gp._process import start_process
 from skvbgp.gp.classes._probit_process import AlikeProcess, ProbitProcess
@@ -30,14 +31,23 @@ def start_class_process(kernel: Kernel, d: int, owners: Owners = ()) -> ClassPro
     return ClassProcess(replace(process, noise_prior=LABEL_NOISE), d)
 
 
-def start_alike_process(d: int, owners: Owners, n_classes: int) -> AlikeProcess | AlikeVersusRest:
-    """A squared exponential with a probit likelihood before training, as `EPDTCClassifier` has."""
+def start_alike_process(
+    d: int, owners: Owners, n_classes: int, log_scales: Array | None = None
+) -> AlikeProcess | AlikeVersusRest:
+    """A squared exponential with a probit likelihood before training, as `EPDTCClassifier` has.
+
+    Its length scales start at the medians of their prior, which may be others' than its.
+    """
     n_inputs = count_inputs(d, owners)
     (kernel,) = (one for name, one in make_leaves(n_inputs, isotropic=False) if name == "SE")
     started = start_class_process(bind_columns(kernel, d, owners), d, owners).process
     process = replace(started, noise=_PROBIT_NOISE)
     make = AlikeProcess if n_classes == 2 else AlikeVersusRest
-    return make(process, d, float(np.sqrt(n_inputs)))
+    if log_scales is None:
+        return make(process, d, float(np.sqrt(n_inputs)))
+    level = float(np.mean(log_scales))
+    model = make(process, d, float(np.exp(level)), log_ratios=log_scales - level)
+    return model.with_vector(np.append(log_scales, model.vector[n_inputs:]))
 
 
 def start_anova_process(d: int, owners: Owners, n_classes: int) -> ProbitProcess | VersusRest:

@@ -18,27 +18,21 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import ndtri_exp
 
-from skvbgp._core.linalg import Array, normalise_logs
-from skvbgp.gp.classes._probit_process import AlikeProcess, Mode, ProbitConditional, ProbitProcess
-from skvbgp.gp.classes._process import ClassModel
+from skvbgp._core.linalg import Array
+from skvbgp.gp.classes._probit_process import (
+    AlikeProcess,
+    LabelModel,
+    Mode,
+    ProbitConditional,
+    ProbitProcess,
+)
 from skvbgp.gp.classes._votes import Votes, pair_votes
 
 
 @dataclass(frozen=True)
-class VersusRestLink:
-    """From means and variances of the functions to probabilities."""
-
-    noise: float
-
-    def log_probabilities(self, mean: Array, variance: Array, _: Array) -> Array:
-        """Of the classes, (n, K), from means (n, K) and variances (n,)."""
-        return normalise_logs(log_ndtr(mean / np.sqrt(self.noise + variance)[:, None]))
-
-
-@dataclass(frozen=True)
-class VersusRest(ClassModel):
+class VersusRest(LabelModel):
     """Hyperparameters of one model, whose functions are those of the classes."""
 
     @cached_property
@@ -46,17 +40,11 @@ class VersusRest(ClassModel):
         """The process of a class and the rest."""
         return ProbitProcess(self.process, self.d, self.shared_scale, self.warp)
 
-    @property
-    def link(self) -> VersusRestLink:
-        return VersusRestLink(self.process.noise)
+    def split(self, counts: Array) -> list[Array]:
+        return [pair_votes(counts, c) for c in range(counts.shape[1])]
 
-    @property
-    def bounds(self) -> Array:
-        return self.pair.bounds
-
-    @property
-    def n_chosen(self) -> int:
-        return self.pair.n_chosen
+    def measure_scores(self, log_frequencies: Array) -> Array:
+        return np.asarray(ndtri_exp(log_frequencies))
 
     def factorise(self, votes: Votes) -> VersusRestConditional:
         K = self.covariance(votes.X)
@@ -93,11 +81,7 @@ class VersusRest(ClassModel):
     def join_moments(
         self, moments: Sequence[tuple[Array, Array]], lost: Array
     ) -> tuple[Array, Array]:
-        """Means (n, K) and a variance (n,) of the classes' functions, from (n,) of each.
-
-        The variance is their average, and the means are those with which the scores stay as they
-        are; `lost` (n,) is what functions vary besides.
-        """
+        # the average variance, and means with which the scores stay as they are
         mean, variance = (np.column_stack(part) for part in zip(*moments, strict=True))
         joint, noise = variance.mean(axis=1), self.process.noise + lost
         return mean * np.sqrt((noise + joint)[:, None] / (noise[:, None] + variance)), joint
@@ -108,10 +92,12 @@ class AlikeVersusRest(VersusRest):
     """The same, of length scales by input that are alike, see `AlikeProcess`."""
 
     shared_scale: float
+    log_ratios: Array | float = 0.0
 
     @cached_property
     def pair(self) -> AlikeProcess:
-        return AlikeProcess(self.process, self.d, self.shared_scale, self.warp)
+        known = self.process, self.d, self.shared_scale, self.warp
+        return AlikeProcess(*known, self.log_ratios)
 
     def log_prior(self) -> tuple[float, Array]:
         return self.pair.log_prior()

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from skvbgp._core.blockwise import in_tiles
 from skvbgp.gp import VBGPClassifier
 from skvbgp.gp._process import Process
-from skvbgp.gp.classes import _many_places, _shares
+from skvbgp.gp.classes import _many_places, _search, _shares
 from skvbgp.gp.classes._inducing import InducingClasses
 from skvbgp.gp.classes._link import Link
 from skvbgp.gp.classes._process import ClassProcess
@@ -160,7 +160,7 @@ def test_a_gain_has_to_be_larger_than_its_standard_error(n_worse, kept):
 
 def test_without_a_share_they_change_nothing(monkeypatch):
     """Neither do they in the prior of the others' shares."""
-    monkeypatch.setattr(_many_places, "_LEAST_GAIN", -np.inf)
+    monkeypatch.setattr(_search, "_LEAST_GAIN", -np.inf)
     search = make_search()
     p = np.where(np.arange(90) < 60, 0.8, 0.3)
     near = [make_part(search, p), make_part(search, p[::-1])]
@@ -197,7 +197,7 @@ def small(**parameters):
 @pytest.fixture
 def always(monkeypatch):
     """Inducing inputs whether they gain or not."""
-    monkeypatch.setattr(_many_places, "_LEAST_GAIN", -np.inf)
+    monkeypatch.setattr(_search, "_LEAST_GAIN", -np.inf)
     monkeypatch.setattr(_shares, "_LEAST_SHARE", 0.0)
 
 
@@ -261,7 +261,7 @@ def test_they_share_where_they_gain_and_only_there(rng, monkeypatch):
     X, y = make_shells()
     model = small(max_iter=5).fit(X, y)
     with monkeypatch.context() as patch:
-        patch.setattr(_many_places, "_LEAST_GAIN", np.inf)
+        patch.setattr(_search, "_LEAST_GAIN", np.inf)
         near = small(n_inducing=0, max_iter=5).fit(X, y)
     T, t = make_shells(400, seed=1)
     loss, loss_near = (

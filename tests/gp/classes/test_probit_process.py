@@ -288,23 +288,30 @@ def test_a_vote_of_two_is_two_votes(rng):
     assert_allclose(process.log_evidence(twice), process.log_evidence(rows), rtol=1e-9)
 
 
-def make_alike(length_scales):
-    return AlikeProcess(Process(RBF(length_scales).bind(3), 0.3, np.inf), 3, np.sqrt(3.0))
+def make_alike(length_scales, ratios):
+    process = Process(RBF(length_scales).bind(3), 0.3, np.inf)
+    return AlikeProcess(process, 3, np.sqrt(3.0), log_ratios=np.log(ratios))
 
 
-def test_length_scales_that_are_alike():
+@pytest.mark.parametrize("ratios", [1.0, np.array([0.5, 1.0, 2.0])], ids=["", "in proportion"])
+def test_length_scales_that_are_alike(ratios):
     """Their prior is nearly free in what they have in common; that of others does not count."""
-    process, other = make_alike([0.5, 3.0, 1.0]), make_alike([1.0, 1.0, 1.0])
+    process, other = (make_alike(one, ratios) for one in ([0.5, 3.0, 1.0], [1.0, 1.0, 1.0]))
     value, gradient = process.log_prior()
-    rise = oracle.measure_alike_prior(np.array([0.5, 3.0, 1.0]), np.sqrt(3.0))
-    rise -= oracle.measure_alike_prior(np.ones(3), np.sqrt(3.0))
+    rise = oracle.measure_alike_prior(np.array([0.5, 3.0, 1.0]), np.sqrt(3.0) * ratios)
+    rise -= oracle.measure_alike_prior(np.ones(3), np.sqrt(3.0) * ratios)
     assert_allclose(value - other.log_prior()[0], rise)
     numerical = numerical_gradient(lambda x: process.with_vector(x).log_prior()[0], process.vector)
     assert_allclose(gradient, numerical, rtol=1e-7, atol=1e-8)
 
 
-def test_of_more_classes_the_prior_is_the_same():
-    processes = [start_alike_process(2, (), n_classes) for n_classes in (2, 3)]
+@pytest.mark.parametrize("log_scales", [None, np.array([-1.0, 2.0])])
+def test_of_more_classes_the_prior_is_the_same(log_scales):
+    processes = [start_alike_process(2, (), n_classes, log_scales) for n_classes in (2, 3)]
+    medians = np.log([np.sqrt(2.0)] * 2) if log_scales is None else log_scales
+    for process in processes:
+        assert_allclose(process.log_prior()[1][:2], 0.0, atol=1e-12)
+        assert_allclose(np.log(process.shared_scale) + process.log_ratios, medians)
     (value, slope), (other, gradient) = (
         process.with_vector(np.array([0.5, -1.0, 0.2])).log_prior() for process in processes
     )

@@ -81,7 +81,7 @@ def fitted():
 def regress_alone(patch):
     """No kernel gets a likelihood of labels, which would take the shares of those in ranges."""
     patch.setattr("skvbgp.gp.classes._few_places._OVERLAP", 1e6)
-    patch.setattr("skvbgp.gp.classes._few_places._LEAST_GAIN", 1e6)
+    patch.setattr("skvbgp.gp.classes._search._LEAST_GAIN", 1e6)
 
 
 def share_of_ranges(model):

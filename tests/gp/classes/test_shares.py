@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from skvbgp._optim.maximum import Trained, train
 from skvbgp.gp import VBGPClassifier, _rows
 from skvbgp.gp._rows import average_weights
-from skvbgp.gp.classes import _many_places
+from skvbgp.gp.classes import _many_places, _search
 from skvbgp.gp.classes._link import Link
 from skvbgp.gp.classes._search import Trial
 from skvbgp.gp.classes._shares import Combination, learn_shares, weigh_by_models
@@ -144,7 +144,7 @@ def test_from_neighbours_those_are_of_groups(weight, rng, monkeypatch):
 @pytest.mark.parametrize("gains", [True, False])
 def test_they_learn_from_random_places_where_that_gains(gains, rng, monkeypatch):
     """From all votes of groups of these, which are then what has chosen them."""
-    monkeypatch.setattr(_many_places, "_LEAST_GAIN", -np.inf if gains else np.inf)
+    monkeypatch.setattr(_search, "_LEAST_GAIN", -np.inf if gains else np.inf)
     monkeypatch.setattr(_many_places, "_FAR_PLACES", 20)
     monkeypatch.setattr(_many_places, "draw_groups", lambda *_: [np.arange(15)])
     monkeypatch.setattr(_rows, "_ROWS_OF_INPUT", 20)

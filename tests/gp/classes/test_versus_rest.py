@@ -158,7 +158,9 @@ def list_kinds(model):
 
 
 @pytest.mark.usefixtures("quick_searches")
-@pytest.mark.parametrize(("limit", "most"), [("_TRIAL_PLACES", 100), ("_MOST_CLASSES", 2)])
+@pytest.mark.parametrize(
+    ("limit", "most"), [("_few_places._TRIAL_PLACES", 100), ("_search._MOST_CLASSES", 2)]
+)
 def test_few_classes_of_few_rows_that_overlap_are_tried_with_it(
     overlapping, monkeypatch, limit, most
 ):
@@ -168,7 +170,7 @@ def test_few_classes_of_few_rows_that_overlap_are_tried_with_it(
     assert model.kernels_[-1][0] == "M, probit"
     assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
     assert list_kinds(fit(*make_classes_apart(120))) == {ClassProcess}
-    monkeypatch.setattr(f"skvbgp.gp.classes._few_places.{limit}", most)
+    monkeypatch.setattr(f"skvbgp.gp.classes.{limit}", most)
     assert list_kinds(fit(X, y)) == {ClassProcess}
 
 
