@@ -18,8 +18,12 @@ from skvbgp.gp.classes._inducing_labels import InducingLabels
 from skvbgp.gp.classes._probit_process import ProbitProcess
 from skvbgp.gp.classes._process import ClassProcess
 from skvbgp.gp.classes._search import ClassSearch
-from skvbgp.gp.classes._shares import Part
-from skvbgp.gp.classes._start import make_class_kernels, start_class_process
+from skvbgp.gp.classes._shares import Found, Part
+from skvbgp.gp.classes._start import (
+    make_class_kernels,
+    start_alike_process,
+    start_class_process,
+)
 from skvbgp.gp.classes._versus_rest import VersusRest
 from skvbgp.gp.classes._votes import Votes, pair_votes
 from skvbgp.kernels import RBF
@@ -236,6 +240,17 @@ def test_matching_ends_near_the_end(monkeypatch, step, scale, rng):
     assert np.sqrt(np.mean(moves**2)) < 0.3
 
 
+def test_where_whole_moves_go_too_far_they_become_less(monkeypatch, rng):
+    """Else these would not come to an end."""
+    X, rounds, move = rng.standard_normal((400, 2)), [], _inducing_labels._move
+    monkeypatch.setattr(_inducing_labels, "_TOL", 4e-2)
+    monkeypatch.setattr(_inducing_labels, "_STEP", 1.0)
+    monkeypatch.setattr(_inducing_labels, "_move", lambda *given: rounds.append(1) or move(*given))
+    process = ProbitProcess(Process(RBF([1.0, 1.0]).bind(2), 1e-3, np.inf), 2)
+    InducingLabels.learn(process, X[:30], Votes.of(X, np.eye(2)[(X[:, 0] > 0.0) * 1]))
+    assert len(rounds) < 30
+
+
 def test_the_power_is_the_one_that_votes_left_out_ask_for(process, votes):
     """Those of two classes as well: frequencies stay what they are."""
     lf, counts = votes.log_frequencies, votes.left_out.counts
@@ -324,6 +339,29 @@ def test_some_votes_that_judge_are_not_told(process, monkeypatch, rng):
     assert_allclose(np.exp(part.log_p), expected[search.held_out], rtol=1e-4)
     assert_allclose(part.charge, 1.0 / 20.0)
     assert part.name == "a, inducing"
+
+
+def test_where_length_scales_start():
+    """At the geometric mean of those of regressions with one for each input."""
+    X, y = make_stripes(60)
+    search = make_search(X, np.eye(2)[y])
+    models = [start_class_process(RBF(scales), 2) for scales in ([1.0, 4.0], [4.0, 1.0])]
+    trials = [SimpleNamespace(process=model) for model in models]
+    assert_allclose(search.start_labels(trials).process.kernel.length_scale, [2.0, 2.0])
+    assert_allclose(search.start_labels(trials[:1]).process.kernel.length_scale, [1.0, 4.0])
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_what_a_fit_goes_on_from(learns):
+    """Without learning, from what near rows predict with, if there is anything else."""
+    regression, label = start_class_process(RBF([1.0, 1.0]), 2), start_alike_process(2, (), 2)
+    models = {"A, by input": regression, LABELS: label}
+    for names in (list(models), [LABELS]):
+        found = Found(names, [models[name] for name in names], *[()] * 3, None, None, 0.0)
+        starts = found.list_starts(anew=learns)
+        first = ["A, by input"][: len(names) - 1]
+        own = ["SE, by input"] if learns else [LABELS.removesuffix(", inducing")]
+        assert [name for name, _ in starts] == first + own * (learns or not first)
 
 
 @pytest.mark.parametrize("gains", [[False], [True, False], [True, True]])

@@ -499,6 +499,18 @@ def test_of_more_rows_one_is_tried_on_some(monkeypatch, n_classes, gains):
     assert_allclose(asked, [np.sqrt(50 / 80), 1.0][: len(gains)])
 
 
+def test_it_starts_from_all_regressions_by_input(monkeypatch):
+    X = np.random.default_rng(0).uniform(-1.0, 1.0, (60, 2))
+    asked, start = [], FewPlacesSearch.start_labels
+    monkeypatch.setattr(
+        FewPlacesSearch, "start_labels", lambda one, freed: asked.append(freed) or start(one, freed)
+    )
+    VBGPClassifier(max_iter=2, random_state=0).fit(X, np.digitize(X @ [1.0, 0.5], [0.0, 0.5]))
+    names = [one.name for one in asked[0]]
+    assert len(names) == 2 + ("warped" in names[-1])
+    assert all("by input" in name for name in names)
+
+
 def test_after_a_callback_has_stopped_none_is_tried():
     X = np.random.default_rng(0).uniform(-1.0, 1.0, (60, 2))
     votes = Votes.of(X, np.eye(2)[(X[:, 0] > 0.0) * 1])
