@@ -133,13 +133,11 @@ def propagate_expectations(K, mean, counts, t):
 
 
 def condition_on_sites(K, mean, place, tau, nu, without=None):
-    """Mean and covariance of f given the sites of votes, or of all but one."""
+    """Mean and covariance of f given the sites of votes, or of all but one; K may be singular."""
     kept = np.arange(len(place)) != without
-    precision, shift = np.zeros((2, len(K)))
-    np.add.at(precision, place[kept], tau[kept])
-    np.add.at(shift, place[kept], nu[kept])
-    covariance = np.linalg.inv(np.linalg.inv(K) + np.diag(precision))
-    return covariance @ (np.linalg.solve(K, mean) + shift), covariance
+    place, tau, nu = place[kept], tau[kept], nu[kept]
+    told = K[:, place] @ np.linalg.inv(np.eye(len(place)) + tau[:, None] * K[np.ix_(place, place)])
+    return mean + told @ (nu - tau * mean[place]), K - told @ (tau[:, None] * K[place])
 
 
 def measure_alike_prior(length_scales, median):
@@ -214,26 +212,3 @@ def match_site(mean, variance, label, t):
     first = p @ f / p.sum()
     second = p @ (f - first) ** 2 / p.sum()
     return 1.0 / second - 1.0 / variance, first / second - mean / variance
-
-
-def propagate_sparse_expectations(Q, mean, counts, t):
-    """Place and class of every whole vote, precision and shift of its site, where Q is singular.
-
-    One vote at a time, from what all others say.
-    """
-    votes = [(i, c) for i, c in zip(*np.nonzero(counts), strict=True) for _ in range(counts[i, c])]
-    place, label = np.array(votes).T
-    tau, nu = np.zeros(len(votes)), np.zeros(len(votes))
-    for _ in range(12):
-        for k, (i, c) in enumerate(votes):
-            others = np.arange(len(votes)) != k
-            known = place[others], tau[others], nu[others]
-            centre, variance = condition_sparse(Q, mean, *known)
-            tau[k], nu[k] = match_site(centre[i], variance[i, i], c, t[i])
-    return place, label, tau, nu
-
-
-def condition_sparse(Q, mean, place, tau, nu):
-    """Mean and covariance of m + phi' v at all places given sites at some."""
-    told = Q[:, place] @ np.linalg.inv(np.eye(len(place)) + tau[:, None] * Q[np.ix_(place, place)])
-    return mean + told @ (nu - tau * mean[place]), Q - told @ (tau[:, None] * Q[place])

@@ -198,7 +198,7 @@ class ManyPlacesSearch(ClassSearch):
         place = np.full(len(self.votes), -1)
         place[self.known] = np.arange(len(self.known))
         own = [sites.take(place[self.held_out]) for sites in matched]
-        moments = told.given(votes.log_frequencies).leave_out(self.held, own)
+        moments = told.begun.leave_out(self.held, own)
         known = self.held.left_out.counts, votes.log_frequencies
         link = process.link.learn(*moments, *known)
         log_p = link.log_probabilities(*moments, votes.log_frequencies)

@@ -58,8 +58,8 @@ class VersusRest(LabelModel):
         out, K, lost = votes.left_out, self.covariance(votes.X), self.covariance.lost(votes.X)
         rest = out.count_rest(votes.log_frequencies)
         moments = [
-            self.pair.match(pair, K).leave_out(out.owner, pair_votes(rest, c))
-            for c, pair in enumerate(votes.pairs)
+            self.pair.match(pair, K).leave_out(out.owner, own)
+            for pair, own in zip(votes.pairs, self.split(rest), strict=True)
         ]
         mean, variance = self.join_moments(moments, lost[out.owner])
         return mean, variance + lost[out.owner]

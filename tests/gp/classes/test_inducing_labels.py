@@ -93,8 +93,8 @@ def test_it_is_expectation_propagation_through_inducing_inputs(process, votes, r
     for counts, frequency in list_functions(votes):
         mean = stats.norm.ppf(frequency) * unit
         known = Q[:n, :n], mean[:n], counts, (rest + noise)[:n]
-        place, _, *sites = oracle.propagate_sparse_expectations(*known)
-        f, S = oracle.condition_sparse(Q, mean, place, *sites)
+        place, _, *sites = oracle.propagate_expectations(*known)
+        f, S = oracle.condition_on_sites(Q, mean, place, *sites)
         scores.append((f / np.sqrt(np.diagonal(S) + rest + noise))[n:])
     told, _ = InducingLabels.learn(process, votes.X[:M], votes)
     mean, variance = told.given(votes.log_frequencies).moments(places)
@@ -122,7 +122,7 @@ def leave_out(process, votes, Z, is_known):
     propagated = []
     for counts, frequency in list_functions(votes):
         mean, told_of = stats.norm.ppf(frequency) * unit, counts * is_known[:, None]
-        sites = oracle.propagate_sparse_expectations(Q, mean, told_of, rest + noise)
+        sites = oracle.propagate_expectations(Q, mean, told_of, rest + noise)
         propagated.append((mean, sites))
     out, p = votes.left_out, []
     for i, b in zip(out.owner, out.counts.argmax(axis=1), strict=True):
@@ -131,7 +131,7 @@ def leave_out(process, votes, Z, is_known):
             told_as = int(b) if len(propagated) == 1 else int(b == c)
             kept = np.ones(len(place), dtype=bool)
             kept[np.flatnonzero((place == i) & (label == told_as))[:1]] = False
-            f, S = oracle.condition_sparse(Q, mean, place[kept], tau[kept], nu[kept])
+            f, S = oracle.condition_on_sites(Q, mean, place[kept], tau[kept], nu[kept])
             scores.append(f[i] / np.sqrt(S[i, i] + rest[i] + noise[i]))
         p.append(find_probabilities(np.array([scores]))[0])
     return p
@@ -163,14 +163,14 @@ def test_new_votes_have_the_sites_of_what_was_known(process, votes):
     for (counts, frequency), new in zip(list_functions(votes), later, strict=True):
         mean = stats.norm.ppf(frequency) * unit
         known = Q[:9, :9], mean[:9], counts[:9], t[:9]
-        place, _, tau, nu = oracle.propagate_sparse_expectations(*known)
-        f, S = oracle.condition_sparse(Q, mean, place, tau, nu)
+        place, _, tau, nu = oracle.propagate_expectations(*known)
+        f, S = oracle.condition_on_sites(Q, mean, place, tau, nu)
         for i, b in zip(*np.nonzero(counts), strict=True):
             if i >= 9:
                 site = oracle.match_site(f[i], S[i, i], b, t[i])
                 more = np.repeat([[i, *site]], counts[i, b], axis=0)
                 place, tau, nu = np.hstack([[place, tau, nu], more.T])
-        f, S = oracle.condition_sparse(Q, stats.norm.ppf(new) * unit, place.astype(int), tau, nu)
+        f, S = oracle.condition_on_sites(Q, stats.norm.ppf(new) * unit, place.astype(int), tau, nu)
         scores.append(f / np.sqrt(np.diagonal(S) + t))
     mean, variance = given.moments(places)
     moments = mean, variance + process.covariance.lost(places)
