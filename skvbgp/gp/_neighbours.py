@@ -21,9 +21,9 @@ from skvbgp.gp._coregion import Covariance, JointCovariance
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import Constant
-from skvbgp.kernels._compose import Composite
+from skvbgp.kernels._compose import Composite, Product
 from skvbgp.kernels._distance import factors, find_origins, squared_distances
-from skvbgp.kernels._stationary import Stationary
+from skvbgp.kernels._stationary import Stationary, multiply_at
 
 #: Entries of the matrices of a stack.
 _STACK_SIZE = 3 * 2**17
@@ -84,11 +84,28 @@ def predict_known(
     for places in cut(len(own), count_sets(near.shape[1] + 1)):
         index = near[places, ::-1]
         rows = np.column_stack([index, own[places]])
-        # of the matrix as one line, which is read faster
-        both = rows[:, :, None] * len(y) + rows[:, None, :]
-        parts = {kernel: K.reshape(-1).take(both) for kernel, K in matrices.items()}
+        parts = {kernel: _take_lower(K, rows) for kernel, K in matrices.items()}
         result[places] = predict_from_matrices(processes, parts, y[index], pick(noise, index))
     return result
+
+
+def _take_lower(K: Array, rows: Index) -> Array:
+    """The lower triangles of a matrix (m, m) between some sets of rows (b, n), (b, n, n)."""
+    line = K.reshape(-1)  # which is read faster
+
+    def take(own: slice) -> Array:
+        return line.take(rows[:, own, None] * len(K) + rows[:, None, : own.stop])
+
+    return _fill_lower(take, *rows.shape)
+
+
+def _fill_lower(measure: Callable[[slice], Array], b: int, n: int) -> Array:
+    """Matrices (b, n, n) of which some rows are measured up to the last of these as columns."""
+    matrices = np.zeros((b, n, n))
+    for start in range(0, n, -(-n // _BLOCKS)):
+        rows = slice(start, min(start + -(-n // _BLOCKS), n))
+        matrices[:, rows, : rows.stop] = measure(rows)
+    return matrices
 
 
 def measure_matrices(processes: Sequence[Process], X: Array) -> dict[Covariance, Array]:
@@ -149,11 +166,7 @@ def measure_stack(kernel: Covariance, X: Array) -> Array:
     b, n, _ = X.shape
     if b == 1:  # a large one; only half of it is computed
         return kernel(X[0])[None]
-    measure, K = _prepare(kernel, X), np.zeros((b, n, n))
-    for start in range(0, n, -(-n // _BLOCKS)):
-        rows = slice(start, min(start + -(-n // _BLOCKS), n))
-        K[:, rows, : rows.stop] = measure(rows)
-    return K
+    return _fill_lower(_prepare(kernel, X), b, n)
 
 
 def _prepare(kernel: Covariance, X: Array) -> Callable[[slice], Array]:
@@ -166,6 +179,16 @@ def _prepare(kernel: Covariance, X: Array) -> Callable[[slice], Array]:
         measure = _prepare(kernel.kernel, inputs)
         left, right = outputs @ kernel.coregion.B, np.swapaxes(outputs, 1, 2)
         return lambda rows: measure(rows) * (left[:, rows] @ right[:, :, : rows.stop])
+    if isinstance(kernel, Product) and kernel._groups[0]:
+        exponential, constant, others = kernel._groups
+        distances = _prepare_distances(exponential, X)
+        parts = [_prepare(part, X) for part in others]
+
+        def multiply(rows: slice) -> Array:
+            K = multiply_at(exponential, constant, (measure(rows) for measure in distances))
+            return kernel._combine([K, *(part(rows) for part in parts)])
+
+        return multiply
     if isinstance(kernel, Composite):
         parts = [_prepare(part, X) for part in kernel.kernels]
 
@@ -178,11 +201,19 @@ def _prepare(kernel: Covariance, X: Array) -> Callable[[slice], Array]:
         value = np.full((1, 1, 1), kernel.value)
         return lambda rows: value.copy()
     if isinstance(kernel, Stationary):
-        centred = X - find_origins(X)  # distances are rounded less
-        scaled = centred / np.asarray(kernel.length_scale)
-        left, right = factors(scaled, scaled)
-        return lambda rows: kernel._radial(
-            squared_distances(left[:, rows], right[:, : rows.stop], own=rows.start)
-        )
+        (measure,) = _prepare_distances([kernel], X)
+        return lambda rows: kernel._radial(measure(rows))
     whole = np.stack([kernel(rows) for rows in X])
     return lambda rows: whole[:, rows, : rows.stop].copy()
+
+
+def _prepare_distances(kernels: Sequence[Stationary], X: Array) -> list[Callable[[slice], Array]]:
+    """What gives the squared distances of each kernel."""
+    centred = X - find_origins(X)  # which rounds them less
+    scaled = [centred / np.asarray(kernel.length_scale) for kernel in kernels]
+    sides = [factors(one, one) for one in scaled]
+
+    def prepare(left: Array, right: Array) -> Callable[[slice], Array]:
+        return lambda rows: squared_distances(left[:, rows], right[:, : rows.stop], own=rows.start)
+
+    return [prepare(*pair) for pair in sides]

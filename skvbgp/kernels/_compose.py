@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import product
+from math import prod
 from numbers import Real
 from operator import add, iadd, imul
 from typing import Any, Self
@@ -16,6 +17,8 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp.kernels._base import CheckedKernel, Gradients, Kernel
 from skvbgp.kernels._constant import Constant
+from skvbgp.kernels._distance import radial
+from skvbgp.kernels._stationary import Exponential, multiply_at, shares_exponential
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -134,6 +137,22 @@ class Product(Composite):
     @property
     def positive(self) -> bool:
         return all(k.positive for k in self.kernels)
+
+    def __call__(self, X: Array, Z: Array | None = None) -> Array:
+        exponential, constant, others = self._groups
+        if not exponential:
+            return super().__call__(X, Z)
+        inputs = [k._centre_and_scale(X, Z) for k in exponential]
+        K = radial(lambda *r2: multiply_at(exponential, constant, r2), *inputs)
+        return self._combine([K, *(k(X, Z) for k in others)])
+
+    @property
+    def _groups(self) -> tuple[list[Exponential], float, list[Kernel]]:
+        """Factors that may share one exponential, the product of the constants, and the others."""
+        exponential: list[Exponential] = [k for k in self.kernels if shares_exponential(k)]
+        others = [k for k in self.kernels if not shares_exponential(k)]
+        constants = [k.value for k in others if type(k) is Constant]
+        return exponential, prod(constants), [k for k in others if type(k) is not Constant]
 
     def _combine(self, values: Iterable[Array]) -> Array:
         return reduce(imul, values)

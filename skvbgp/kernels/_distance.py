@@ -53,16 +53,18 @@ def _is_far(origins: Array) -> bool:
     return bool(np.vdot(origins, origins) > _FAR**2)
 
 
-def radial(k: Callable[[Array], Array], A: Array, B: Array) -> Array:
-    """Return k(|a_i - b_j|^2), of shape (n, m), where `k` may overwrite its argument.
+def radial(k: Callable[..., Array], *inputs: tuple[Array, Array]) -> Array:
+    """Return k(|a_i - b_j|^2, ...), of shape (n, m), of a distance for each pair of inputs (A, B).
 
-    If both inputs are the same array, half of the entries are mirrored.
+    `k` may overwrite its arguments. If both inputs are the same array, in all pairs, half of the
+    entries are mirrored.
     """
-    left, right = factors(A, B)
+    A, B = inputs[0]
+    sides = [factors(*pair) for pair in inputs]
 
     def evaluate(rows: slice, columns: slice) -> Array:
         own = rows.start if A is B else None
-        return k(squared_distances(left[rows], right[columns], own))
+        return k(*(squared_distances(left[rows], right[columns], own) for left, right in sides))
 
     return by_block(evaluate, len(A), len(B), is_symmetric=A is B)
 

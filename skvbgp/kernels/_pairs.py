@@ -23,7 +23,14 @@ from skvbgp.kernels._constant import Constant
 from skvbgp.kernels._distance import centre
 from skvbgp.kernels._linear import Linear
 from skvbgp.kernels._periodic import Periodic
-from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
+from skvbgp.kernels._stationary import (
+    RBF,
+    Matern,
+    RationalQuadratic,
+    Split,
+    multiply,
+    shares_exponential,
+)
 
 #: Rows up to which triangles beat blocks; entries of what is kept of them, and of a grid.
 _FEW_ROWS, _MOST_ENTRIES, _MOST_IN_GRID = 512, 2**22, 2**20
@@ -112,42 +119,58 @@ def _trace_sum(kernel: Sum, pairs: Pairs) -> _Trace:
 
 
 def _trace_product(kernel: Product, pairs: Pairs) -> _Trace:
-    parts = [_trace(k, pairs) for k in kernel.kernels]
-    values = _fold(np.multiply, [p.values for p in parts])
-    is_positive = all(p.is_positive for p in parts)
+    together = {i: k for i, k in enumerate(kernel.kernels) if shares_exponential(k)}
+    alone = {i: _trace(k, pairs) for i, k in enumerate(kernel.kernels) if i not in together}
+    shared, pulls = _trace_exponentials(list(together.values()), pairs)
+    values = _fold(np.multiply, [*shared, *(p.values for p in alone.values())])
+    is_positive = all(p.is_positive for p in alone.values())
 
     def pull(d: Array) -> Array:
         dlog = d if is_positive else d * values  # that of every positive factor's logarithm
-        others = [[p.values for p in parts if p is not part] for part in parts]
-        return np.concatenate(
-            [
-                part.pull(dlog if part.is_positive else _fold(np.multiply, [d, *other]))
-                for part, other in zip(parts, others, strict=True)
-            ]
-        )
+        gradients = {i: pull_one(dlog) for i, pull_one in zip(together, pulls, strict=True)}
+        for i, part in alone.items():
+            others = [*shared, *(p.values for p in alone.values() if p is not part)]
+            gradients[i] = part.pull(dlog if part.is_positive else _fold(np.multiply, [d, *others]))
+        return np.concatenate([gradients[i] for i in range(len(kernel.kernels))])
 
     return _Trace(values, pull, is_positive)
 
 
 def _fold(operation: np.ufunc, values: list[Array]) -> Array:
     """All values (..., t) or (..., 1) joined, in few arrays."""
-    first, second, *others = sorted(values, key=np.size, reverse=True)
-    result: Array = operation(first, second)
-    for other in others:
+    largest, *others = sorted(values, key=np.size, reverse=True)
+    if not others:
+        return largest
+    result: Array = operation(largest, others[0])
+    for other in others[1:]:
         operation(result, other, out=result)
     return result
 
 
-def _trace_stationary(kernel: RBF | Matern | RationalQuadratic, pairs: Pairs) -> _Trace:
+def _trace_exponential(kernel: RBF | Matern | RationalQuadratic, pairs: Pairs) -> _Trace:
+    (values,), (pull,) = _trace_exponentials([kernel], pairs)
+    return _Trace(values, pull)
+
+
+def _trace_exponentials(
+    kernels: Sequence[RBF | Matern | RationalQuadratic], pairs: Pairs
+) -> tuple[list[Array], list[_Pull]]:
+    """The product of kernels, if there are any, with one exponential; and the gradient of each."""
+    traces = [_trace_radial(kernel, pairs) for kernel in kernels]
+    values = [multiply(split for split, _ in traces)] if traces else []
+    return values, [pull for _, pull in traces]
+
+
+def _trace_radial(kernel: RBF | Matern | RationalQuadratic, pairs: Pairs) -> tuple[Split, _Pull]:
     squares = pairs.squares
     precision = np.full(len(squares), kernel.length_scale) ** -2.0
-    values, pull_radial = kernel._trace(precision @ squares)
+    split, pull_radial = kernel._trace(precision @ squares)
 
     def pull(dlog: Array) -> Array:
         dr2, dshape = pull_radial(dlog)
         return kernel._dtheta(length_scale=-2.0 * precision * (squares @ dr2), alpha=dshape)
 
-    return _Trace(values, pull)
+    return split, pull
 
 
 def _trace_periodic(kernel: Periodic, pairs: Pairs) -> _Trace:
@@ -290,9 +313,9 @@ _Forms = tuple[Callable[[Any, Pairs], _Trace], Callable[[Any, Grid], Array]]
 _FORMS: dict[type, _Forms] = {
     Sum: (_trace_sum, _stack_parts),
     Product: (_trace_product, _stack_parts),
-    RBF: (_trace_stationary, _stack_stationary),
-    Matern: (_trace_stationary, _stack_stationary),
-    RationalQuadratic: (_trace_stationary, _stack_rational),
+    RBF: (_trace_exponential, _stack_stationary),
+    Matern: (_trace_exponential, _stack_stationary),
+    RationalQuadratic: (_trace_exponential, _stack_rational),
     Periodic: (_trace_periodic, _stack_periodic),
     Linear: (_trace_linear, _stack_linear),
     Constant: (_trace_constant, _stack_constant),

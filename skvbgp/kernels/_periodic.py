@@ -52,8 +52,8 @@ class Periodic(UnitLeaf):
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
         A, B = self._angles(X, Z)
         if self.isotropic:
-            return radial(self._sine, A, B)
-        return radial(squared_exponential, self._circles(A), self._circles(B))
+            return radial(self._sine, (A, B))
+        return radial(squared_exponential, (self._circles(A), self._circles(B)))
 
     def vjp(self, X: Array, Z: Array | None, K: Array, dK: Array) -> Gradients:
         A, B = self._angles(X, Z)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from functools import reduce
+from operator import iadd
+from typing import ClassVar, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -58,15 +60,8 @@ class Stationary(UnitLeaf):
     def _radial_vjp(self, r2: Array, dlog: Array) -> tuple[Array, float]:
         """Pull the cotangent of log k back to r^2 and to log alpha, 0 if there is no alpha."""
 
-    def _trace(self, r2: Array) -> tuple[Array, Callable[[Array], tuple[Array, float]]]:
-        """Return k(r^2), and `_radial_vjp` at `r2`, which leaves what it is called with.
-
-        They may keep and overwrite `r2`.
-        """
-        return self._radial(r2.copy()), lambda dlog: self._radial_vjp(r2, dlog.copy())
-
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
-        return radial(self._radial, *self._centre_and_scale(X, Z))
+        return radial(self._radial, self._centre_and_scale(X, Z))
 
     def vjp(self, X: Array, Z: Array | None, K: Array, dK: Array) -> Gradients:
         A, B = self._centre_and_scale(X, Z)
@@ -93,8 +88,57 @@ class Stationary(UnitLeaf):
         return float(self._radial_vjp(np.zeros(1), np.ones(1))[0][0])
 
 
+class Split(NamedTuple):
+    """Values p e^q of a kernel."""
+
+    exponent: Array  # q
+    factor: Array | None = None  # p, None if it is one
+
+
+def multiply(parts: Iterable[Split]) -> Array:
+    """The product of values, in the place of the first exponent, with one exponential.
+
+    That takes as long as most of the rest.
+    """
+    exponents, factors = zip(*parts, strict=True)
+    K: Array = reduce(iadd, exponents)
+    np.exp(K, out=K)
+    for factor in factors:
+        if factor is not None:
+            K *= factor
+    return K
+
+
 @dataclass(frozen=True, repr=False)
-class RBF(Stationary):
+class Exponential(Stationary):
+    """A stationary kernel p e^q; a subclass says which, so that products take one exponential."""
+
+    @abstractmethod
+    def _split(self, r2: Array) -> Split:
+        """Return k(r^2), the exponent in the place of `r2`."""
+
+    def _trace(self, r2: Array) -> tuple[Split, Callable[[Array], tuple[Array, float]]]:
+        """Return k(r^2), and `_radial_vjp` at `r2`, which leaves what it is called with.
+
+        They may keep and overwrite `r2`.
+        """
+        return self._split(r2.copy()), lambda dlog: self._radial_vjp(r2, dlog.copy())
+
+    def _radial(self, r2: Array) -> Array:
+        return multiply([self._split(r2)])
+
+
+def multiply_at(
+    kernels: Sequence[Exponential], constant: float, distances: Iterable[Array]
+) -> Array:
+    """A constant times the product of kernels, each at its r^2, which is overwritten."""
+    K = multiply(k._split(r2) for k, r2 in zip(kernels, distances, strict=True))
+    K *= constant
+    return K
+
+
+@dataclass(frozen=True, repr=False)
+class RBF(Exponential):
     r"""Squared-exponential kernel :math:`k = \exp(-r^2 / 2)`.
 
     Here :math:`r^2 = \sum_i (x_i - x'_i)^2 / l_i^2`. The variance is one: write
@@ -121,15 +165,18 @@ class RBF(Stationary):
            [0.73575888, 2.        ]])
     """
 
-    _radial = staticmethod(squared_exponential)
     _radial_vjp = staticmethod(squared_exponential_vjp)
 
-    def _trace(self, r2: Array) -> tuple[Array, Callable[[Array], tuple[Array, float]]]:
-        return squared_exponential(r2), lambda dlog: (-0.5 * dlog, 0.0)
+    def _split(self, r2: Array) -> Split:
+        r2 *= -0.5
+        return Split(r2)
+
+    def _trace(self, r2: Array) -> tuple[Split, Callable[[Array], tuple[Array, float]]]:
+        return self._split(r2), lambda dlog: (-0.5 * dlog, 0.0)
 
 
 @dataclass(frozen=True, repr=False)
-class Matern(Stationary):
+class Matern(Exponential):
     r"""Matern kernel, once or twice differentiable or (:math:`\nu` = 1/2) only continuous.
 
     With :math:`s = \sqrt{2 \nu}\, r` and :math:`r^2 = \sum_i (x_i - x'_i)^2 / l_i^2`, it is
@@ -164,23 +211,21 @@ class Matern(Stationary):
             raise ValueError(f"Matern: nu must be 0.5, 1.5 or 2.5, got {self.nu!r}; nu=inf is RBF.")
         object.__setattr__(self, "nu", float(self.nu))
 
-    def _radial(self, r2: Array) -> Array:
+    def _split(self, r2: Array) -> Split:
         s = self._root(r2)
         polynomial = self._polynomial(s)
-        np.negative(s, out=s)
-        np.exp(s, out=s)
-        s *= polynomial
-        return s
+        return Split(np.negative(s, out=s), polynomial)
 
     def _radial_vjp(self, r2: Array, dlog: Array) -> tuple[Array, float]:
         # dlog k/dr^2 = -1/2 / s, -3/2 / (1 + s) or -5/6 (1 + s) / (1 + s + s^2 / 3)
         s = self._root(r2)
-        if self.nu == 0.5:
+        polynomial = self._polynomial(s)
+        if polynomial is None:
             s[s < _COINCIDENT] = np.inf
             dlog /= s
             dlog *= -0.5
             return dlog, 0.0
-        dlog /= self._polynomial(s)
+        dlog /= polynomial
         if self.nu == 1.5:
             dlog *= -1.5
         else:
@@ -198,11 +243,11 @@ class Matern(Stationary):
         r2 *= 2.0 * self.nu
         return np.sqrt(r2, out=r2)
 
-    def _polynomial(self, s: Array) -> Array | float:
-        """Return k e^s: 1, 1 + s or 1 + s + s^2 / 3."""
+    def _polynomial(self, s: Array) -> Array | None:
+        """Return k e^s: None for 1, 1 + s or 1 + s + s^2 / 3."""
         if self.nu == 0.5:
-            return 1.0
-        polynomial = s + 1.0 if self.nu == 1.5 else s / 3.0 + 1.0
+            return None
+        polynomial: Array = s + 1.0 if self.nu == 1.5 else s / 3.0 + 1.0
         if self.nu == 2.5:
             polynomial *= s
             polynomial += 1.0
@@ -210,7 +255,7 @@ class Matern(Stationary):
 
 
 @dataclass(frozen=True, repr=False)
-class RationalQuadratic(Stationary):
+class RationalQuadratic(Exponential):
     r"""Rational quadratic kernel :math:`k = (1 + r^2 / (2 \alpha))^{-\alpha}`.
 
     A mixture of squared-exponential kernels of many length scales, where
@@ -243,25 +288,30 @@ class RationalQuadratic(Stationary):
     _: KW_ONLY
     alpha_bounds: Bounds = DEFAULT_BOUNDS
 
-    def _radial(self, r2: Array) -> Array:
-        r2 *= 0.5 / self.alpha
-        np.log1p(r2, out=r2)
-        r2 *= -self.alpha
-        return np.exp(r2, out=r2)
+    def _split(self, r2: Array) -> Split:
+        t = self._enlarge(r2)
+        np.log(t, out=t)
+        t *= -self.alpha
+        return Split(t)
 
     def _radial_vjp(self, r2: Array, dlog: Array) -> tuple[Array, float]:
-        return self._pull(*self._logarithm(r2), dlog)
+        u = self._enlarge(r2)
+        return self._pull(u, np.log(u), dlog)
 
-    def _trace(self, r2: Array) -> tuple[Array, Callable[[Array], tuple[Array, float]]]:
-        u, t = self._logarithm(r2)
-        return np.exp(-self.alpha * t), lambda dlog: self._pull(u, t, dlog)
+    def _trace(self, r2: Array) -> tuple[Split, Callable[[Array], tuple[Array, float]]]:
+        u = self._enlarge(r2)
+        t = np.log(u)
+        return Split(-self.alpha * t), lambda dlog: self._pull(u, t, dlog)
 
-    def _logarithm(self, r2: Array) -> tuple[Array, Array]:
-        """Return u = 1 + r^2 / (2 alpha), in the place of `r2`, and t = log u."""
+    def _enlarge(self, r2: Array) -> Array:
+        """Return u = 1 + r^2 / (2 alpha) in the place of `r2`.
+
+        Its rounding is one of alpha log u, not of the distance: so log1p, which takes longer, is
+        not needed.
+        """
         r2 *= 0.5 / self.alpha
-        t = np.log1p(r2)
         r2 += 1.0
-        return r2, t
+        return r2
 
     def _pull(self, u: Array, t: Array, dlog: Array) -> tuple[Array, float]:
         # k = exp(-alpha t), dlog k/dr^2 = -1/2 / u and dlog k/dlog alpha = alpha (1 - 1 / u - t)
@@ -269,3 +319,9 @@ class RationalQuadratic(Stationary):
         dalpha = self.alpha * float(dlog.sum() - np.vdot(dlog, t) - slope.sum())
         slope *= -0.5
         return slope, dalpha
+
+
+def shares_exponential(kernel: object) -> TypeGuard[RBF | Matern | RationalQuadratic]:
+    """Whether a product may take a factor apart."""
+    # by the very class: one that inherits may have another covariance
+    return type(kernel) in (RBF, Matern, RationalQuadratic)

@@ -54,6 +54,9 @@ COMPOSITES = [
     Product(Constant(2.0), RationalQuadratic(SCALES)),
     Product(Constant(2.0), Constant(0.7)),
     Product(RBF(SCALES), Linear(offset=0.3), Constant(0.5), Matern(SCALES, nu=0.5)),
+    Product(
+        Matern(SCALES), RationalQuadratic(SCALES, alpha=0.6), Constant(0.5), RationalQuadratic(1.3)
+    ),
     2.0 * RBF(SCALES) * (Matern(1.4) + 0.3 * Periodic(SCALES, PERIODS)) + White(0.1),
     (RBF(SCALES) + White(0.2)) * (Linear(SCALES) + 1.5),
     RBF(SCALES) * Wiener(SCALES, integrated=True) + Wiener(1.4),

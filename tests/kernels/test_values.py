@@ -14,11 +14,12 @@ from skvbgp.kernels import (
     Linear,
     Matern,
     Periodic,
+    Product,
     RationalQuadratic,
     White,
     Wiener,
 )
-from tests.kernels.cases import CASES, PERIODS, SCALES, inputs
+from tests.kernels.cases import CASES, COMPOSITES, PERIODS, SCALES, inputs
 
 SAME_AS_SKLEARN = [
     (RBF(SCALES), sk.RBF(SCALES)),
@@ -62,6 +63,26 @@ def test_anova_is_the_sum_over_all_sets_of_inputs():
     for size in (1, 2, 3):
         expected += sum(np.prod(some, axis=0) for some in combinations(effects, size))
     assert_allclose(Anova(SCALES, variances)(X, Z), expected, rtol=1e-12)
+
+
+class Doubled(RBF):
+    """What a user may write."""
+
+    def __call__(self, X, Z=None):
+        return 2.0 * super().__call__(X, Z)
+
+
+@pytest.mark.parametrize("Z", [None, inputs(5, seed=1)], ids=["own", "others"])
+@pytest.mark.parametrize(
+    "kernel",
+    [*(case for case in COMPOSITES if isinstance(case, Product)), Doubled() * RBF() * RBF(0.7)],
+    ids=repr,
+)
+def test_a_product_multiplies_its_factors(kernel, Z):
+    """However many of them share an exponential."""
+    X = inputs(140)  # more than a block
+    values = [factor(X, Z) for factor in kernel.kernels]
+    assert_allclose(kernel(X, Z), np.prod(values, axis=0), rtol=1e-12, atol=1e-14)
 
 
 def test_rational_quadratic_has_a_length_scale_per_input():
