@@ -1,8 +1,8 @@
-"""What is known of a positive definite matrix C = L L': L^-1, or L in blocks, of less work."""
+"""What is known of a positive definite matrix C = L L': L^-1, or L in blocks, in less time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,14 +14,16 @@ from skvbgp._core.linalg import (
     Array,
     NotPositiveDefiniteError,
     check_finite,
+    tril_gram,
     tril_inverse,
     tril_times,
     triu_times,
 )
-from skvbgp._core.order import cut_evenly
+from skvbgp._core.order import Index, cut
 
 #: Rows of a block: as many as keep what is not a product of matrices short, and the products quick.
-_BLOCK_ROWS = 80
+#: Rows of a product of which only what is below the diagonal is needed.
+_BLOCK_ROWS, _GRAM_ROWS = 128, 256
 #: What errors call the matrix.
 _NAME = "covariance of rows"
 #: Ratio of L's entries on the diagonal down to which C^-1's are computed in single precision.
@@ -50,13 +52,19 @@ class InverseFactor:
         return np.sum(self.inverse**2, axis=0)
 
     def whiten(self, y: Array) -> Array:
-        return self.inverse @ y
+        return tril_times(self.inverse, y)
 
     def unwhiten(self, y: Array) -> Array:
         return y @ self.inverse
 
     def solve(self, values: Array) -> Array:
         return triu_times(self.inverse, tril_times(self.inverse, values))
+
+    def invert_rows(self, index: Index) -> Array:
+        """Rows (m, n) of C^-1."""
+        if 3 * len(index) > len(self.inverse):  # then all of them take less
+            return tril_gram(self.inverse)[index]
+        return self.inverse[:, index].T @ self.inverse
 
 
 @dataclass(frozen=True)
@@ -72,37 +80,25 @@ class BlockFactor:
     inverses: tuple[Array, ...]  # of these on the diagonal
 
     @classmethod
-    def of(
-        cls, measure: Callable[[slice], Array], noise: Array, jitter: float, unit: Array
-    ) -> BlockFactor:
-        """That of K + diag(noise + jitter unit), all (n,).
+    def of(cls, K: Array, noise: Array, jitter: float, unit: Array) -> BlockFactor:
+        """That of K + diag(noise + jitter unit), all (n,); of K the lower triangle is read.
 
-        ``measure`` gives columns of K from their first row on, and may be asked for them again: as
-        in `jittered_cholesky` the jitter grows tenfold until it is enough, or
+        As in `jittered_cholesky` the jitter grows tenfold until it is enough, or
         `NotPositiveDefiniteError`.
         """
         while jitter <= LAST_JITTER:
+            L = K.copy()
+            L.flat[:: len(K) + 1] += noise + jitter * unit
             try:
-                return cls._of(measure, noise + jitter * unit)
+                inverses = _factorise(L)
             except np.linalg.LinAlgError:
                 jitter *= 10.0
+            else:
+                check_finite(np.diagonal(L), _NAME)
+                starts = range(0, len(L), _BLOCK_ROWS)
+                rows = (slice(i, min(i + _BLOCK_ROWS, len(L))) for i in starts)
+                return cls(L, tuple(rows), tuple(inverses))
         raise NotPositiveDefiniteError.even_with_jitter(_NAME)
-
-    @classmethod
-    def _of(cls, measure: Callable[[slice], Array], load: Array) -> BlockFactor:
-        n, inverses = len(load), list[Array]()
-        L, blocks = np.empty((n, n)), cut_evenly(n, max(1, -(-n // _BLOCK_ROWS)))
-        for rows in blocks:
-            columns, size = measure(rows), rows.stop - rows.start
-            columns.flat[: size**2 : size + 1] += load[rows]
-            before = slice(rows.start)
-            columns -= L[rows.start :, before] @ L[rows, before].T
-            own = np.asarray(np.linalg.cholesky(columns[:size]), dtype=np.float64)
-            L[rows, rows] = own
-            inverses.append(tril_inverse(own))
-            np.matmul(columns[size:], inverses[-1].T, out=L[rows.stop :, rows])
-        check_finite(np.diagonal(L), _NAME)
-        return cls(L, tuple(blocks), tuple(inverses))
 
     @property
     def inverse(self) -> Array:
@@ -156,3 +152,34 @@ class BlockFactor:
 
     def solve(self, values: Array) -> Array:
         return self.unwhiten(self.whiten(values))
+
+    def invert_rows(self, index: Index) -> Array:
+        """Rows (m, n) of C^-1."""
+        unit = np.zeros((len(self.L), len(index)))
+        unit[index, np.arange(len(index))] = 1.0
+        return self.solve(unit).T
+
+
+def _factorise(C: Array) -> list[Array]:
+    """Put L in the place of C's lower triangle, by halves, and return its inverted blocks."""
+    if len(C) <= _BLOCK_ROWS:
+        C[...] = np.linalg.cholesky(C)
+        return [tril_inverse(C)]
+    k = -(-len(C) // (2 * _BLOCK_ROWS)) * _BLOCK_ROWS  # whole blocks
+    first = _factorise(C[:k, :k])
+    _divide(C[k:, :k], C[:k, :k], first)
+    for rows in cut(len(C) - k, _GRAM_ROWS):
+        C[k:, k:][rows, : rows.stop] -= C[k:, :k][rows] @ C[k : k + rows.stop, :k].T
+    return [*first, *_factorise(C[k:, k:])]
+
+
+def _divide(B: Array, L: Array, inverses: list[Array]) -> None:
+    """Put B L^-T in the place of B (m, n), by halves of L's blocks."""
+    if len(inverses) == 1:
+        B[...] = B @ inverses[0].T
+        return
+    half = len(inverses) // 2
+    k = half * _BLOCK_ROWS
+    _divide(B[:, :k], L[:k, :k], inverses[:half])
+    B[:, k:] -= B[:, :k] @ L[k:, :k].T
+    _divide(B[:, k:], L[k:, k:], inverses[half:])

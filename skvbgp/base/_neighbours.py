@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,27 @@ class RowSearch:
         return distance, np.asarray(index, dtype=np.intp)
 
 
-class SmallSearch:
+class PlaceSearch(ABC):
+    """Nearest ones of known rows, for many places at a time."""
+
+    def find(self, X: Array, k: int) -> Index:
+        """Indices (n*, k) of the k nearest rows of each of X, nearest first."""
+        tiles = [(X[rows], k) for rows in cut(len(X), _TILE_ROWS)]
+        return np.concatenate(thread_map(self._find, tiles))
+
+    def find_others(self, X: Array, index: Index, k: int) -> Index:
+        """The same for known rows X of these indices, each without itself."""
+        found = self.find(X, k + 1)
+        own = found == index[:, None]
+        own[~own.any(axis=1), -1] = True  # its equals have taken its place
+        return found[~own].reshape(len(index), k)
+
+    @abstractmethod
+    def _find(self, X: Array, k: int) -> Index:
+        """What `find` says of some places."""
+
+
+class SmallSearch(PlaceSearch):
     """Nearest ones of few rows X (n, d), quicker than a tree where many are asked for.
 
     Of equally near ones the first, however the distances are rounded: each row is taken as a little
@@ -75,11 +96,6 @@ class SmallSearch:
         self._squares = squares + _TIES * np.median(squares) * np.arange(len(X))
         self._factor = -2.0 * centred.T
 
-    def find(self, X: Array, k: int) -> Index:
-        """Indices (n*, k) of the k nearest rows of each of X, nearest first."""
-        tiles = [(X[rows], k) for rows in cut(len(X), _TILE_ROWS)]
-        return np.concatenate(thread_map(self._find, tiles))
-
     def _find(self, X: Array, k: int) -> Index:
         k = min(k, len(self._squares))
         # squared, but for the place's own norm
@@ -90,7 +106,7 @@ class SmallSearch:
         return np.take_along_axis(index, order, axis=1)
 
 
-class Neighbourhoods:
+class Neighbourhoods(PlaceSearch):
     """The nearest rows of any place, of chunks (n, d) in the coordinates of one distance.
 
     Or of searches of such chunks.
@@ -98,18 +114,6 @@ class Neighbourhoods:
 
     def __init__(self, chunks: list[Array | RowSearch]) -> None:
         self.searches = [one if isinstance(one, RowSearch) else RowSearch(one) for one in chunks]
-
-    def find(self, X: Array, k: int) -> Index:
-        """Indices (n*, k) of the k nearest rows of each of X, nearest first."""
-        tiles = [(X[rows], k) for rows in cut(len(X), _TILE_ROWS)]
-        return np.concatenate(thread_map(self._find, tiles))
-
-    def find_others(self, X: Array, index: Index, k: int) -> Index:
-        """The same for known rows X of these indices, each without itself."""
-        found = self.find(X, k + 1)
-        own = found == index[:, None]
-        own[~own.any(axis=1), -1] = True  # its equals have taken its place
-        return found[~own].reshape(len(index), k)
 
     def _find(self, X: Array, k: int) -> Index:
         found, first = [], 0

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import is_
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -95,24 +95,27 @@ class CellPosterior(NeighbourPosterior):
         self,
         function: Callable[[NeighbourPosterior, Index, Array], tuple[Array, ...]],
         X: Array,
-        *,
-        in_blocks: bool = False,
     ) -> tuple[Array, ...]:
         labels = self._label(X, self.find(X, 1)[:, 0])
-        return self._map_cells(
-            lambda cell, places: function(*cell, X[places]), labels, in_blocks=in_blocks
-        )
+        return self._map_cells(lambda cell, places: function(*cell, X[places]), labels)
 
     def _measure(self, X: Array, *, with_variance: bool = True) -> LocalMoments:
-        return LocalMoments(
-            *self.by_part(lambda part, _, X: part._measure(X, with_variance=with_variance), X)
-        )
+        def measure(part: NeighbourPosterior, _: Any, X: Array) -> LocalMoments:
+            part.factorise_in_blocks()
+            return part._measure(X, with_variance=with_variance)
+
+        return LocalMoments(*self.by_part(measure, X))
 
     def measure_slopes(self, X: Array) -> Slopes:
-        return Slopes(*self.by_part(lambda part, _, X: part.measure_slopes(X), X))
+        def measure(part: NeighbourPosterior, _: Any, X: Array) -> Slopes:
+            part.factorise_in_blocks()
+            return part.measure_slopes(X)
+
+        return Slopes(*self.by_part(measure, X))
 
     def _leave_out(self, index: Index) -> LocalMoments:
         def leave_out(cell: Cell, places: Index) -> LocalMoments:
+            cell.posterior.factorise_in_blocks()
             return cell.posterior._leave_out(np.searchsorted(cell.known, index[places]))
 
         return LocalMoments(*self._map_cells(leave_out, self._label(self.rows.X[index], index)))
@@ -130,8 +133,6 @@ class CellPosterior(NeighbourPosterior):
         self,
         function: Callable[[Cell, Index], tuple[Array, ...]],
         labels: Index,
-        *,
-        in_blocks: bool = False,
     ) -> tuple[Array, ...]:
         """What a function says of places (n,), cell by cell on several threads."""
         pieces = cut_by_block(labels, len(labels))
@@ -139,7 +140,7 @@ class CellPosterior(NeighbourPosterior):
         if pieces[0][0] == _OUTSIDE:  # joblib's workers may predict these
             parts.append(function(Cell(self.neighbours, np.arange(len(self.rows))), pieces[0][1]))
         tasks = pieces[len(parts) :]
-        parts += thread_map(lambda c, places: function(self._recall(c, in_blocks), places), tasks)
+        parts += thread_map(lambda c, places: function(self._recall(c), places), tasks)
         return join_in_order(parts, [places for _, places in pieces])
 
     def _find_rows(self, c: int) -> Index:
@@ -154,21 +155,18 @@ class CellPosterior(NeighbourPosterior):
         """By cell, of those that have been asked for."""
         return {}
 
-    def _recall(self, c: int, in_blocks: bool = False) -> Cell:
+    def _recall(self, c: int) -> Cell:
         """A cell, with what has been made of it by predictions before if its rows are the same."""
         index = self._find_rows(c)
         rows = Rows.around(self.rows.X[index], self.rows.y[index], pick(self.rows.noise, index))
-        cell = self._recent.get((c, in_blocks))
+        cell = self._recent.get(c)
         if cell is None or not _are_same(rows, cell.posterior.rows):
             posterior = replace(self.neighbours, rows=rows, k=len(index))
-            # not by asking for them: Python 3.11 makes a cached property of one object at a time
-            if in_blocks:  # draws factorise them if they have to
-                vars(posterior)["_neighbourhoods"] = SmallSearch(posterior._locate(rows.X))
-            else:
-                vars(posterior)["conditionals"] = posterior.condition(slice(None))
+            # not by asking for it: Python 3.11 makes a cached property of one object at a time
+            vars(posterior)["_neighbourhoods"] = SmallSearch(posterior._locate(rows.X))
             cell = Cell(posterior, index)
         cell = cell._replace(known=index)
-        self._recent.put((c, in_blocks), cell)
+        self._recent.put(c, cell)
         return cell
 
     @cached_property

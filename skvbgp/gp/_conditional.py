@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from skvbgp._core.factor import Diagonals
-from skvbgp._core.linalg import Array, tril_gram, tril_times
+from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp.base import pick
 from skvbgp.gp._row_noise import RowNoise
@@ -111,8 +111,7 @@ class Conditional:
 
     def scale_without(self, index: Index, near: Index) -> Scale:
         """The same at m of the rows, which do not predict their neighbours either."""
-        precision = tril_gram(self.L_inv)
-        both = precision[index[:, None], near]
+        both = np.take_along_axis(self.factor.invert_rows(index), near, axis=1)
         gain = both / self.factor.precision[index, None]
         noise = self.process.spread_noise(self.known)
         least = 1.0 / (self.process.covariance.diag(self.X) + noise)  # where no row says anything
@@ -161,7 +160,7 @@ class Conditional:
     def _measure_variance(self, X: Array, k: Array) -> Array:
         """That of the latent function at rows X, with covariances k (n, n*), at scale one."""
         prior = self.process.covariance.diag(X)
-        variance = prior - np.sum(tril_times(self.L_inv, k) ** 2, axis=0)
+        variance = prior - np.sum(self.factor.whiten(k) ** 2, axis=0)
         least = bound_variance(prior, k, self.process.spread_noise(self.known))
         return np.maximum(variance, least)
 
@@ -184,14 +183,14 @@ class Conditional:
         """Mean and variance (n*, d) of the latent function's derivatives at rows X (n*, d)."""
         covariance = self.process.covariance
         slopes = np.stack([covariance.gradient(x, self.X) for x in X], axis=1)  # (n, n*, d)
-        told = np.sum(tril_times(self.L_inv, slopes.reshape(len(self.X), -1)) ** 2, axis=0)
+        told = np.sum(self.factor.whiten(slopes.reshape(len(self.X), -1)) ** 2, axis=0)
         variance = np.maximum(covariance.curvature(X) - told.reshape(X.shape), 0.0)
         spread = np.reshape((scale or self.scale).spread, (-1, 1))
         return np.tensordot(self.weights, slopes, 1), spread * variance
 
     def covariance(self, X: Array) -> Array:
         """Covariance (n*, n*) of the latent function at rows X, at the scale of all rows."""
-        root = tril_times(self.L_inv, self.process.covariance(self.X, X))
+        root = self.factor.whiten(self.process.covariance(self.X, X))
         return np.asarray(self.scale.spread * (self.process.covariance(X) - root.T @ root))
 
 

@@ -91,7 +91,7 @@ class FunctionDraws:
 
         with single_blas_thread:
             self._known  # noqa: B018  before the threads need it
-            return self.posterior.by_part(measure_part, X, in_blocks=True)[0]
+            return self.posterior.by_part(measure_part, X)[0]
 
     def _evaluate(self, X: Array) -> Array:
         """Scaled values (n, S) at rows X."""

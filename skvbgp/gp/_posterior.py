@@ -75,7 +75,7 @@ class NeighbourPosterior(NearRows):
         if begun is not None and self.mixture.processes is before.mixture.processes:
             self._go_on_from(begun, len(begun[0].X))
 
-    def condition(self, index: Any) -> tuple[Conditional, ...]:
+    def condition(self, index: Any, *, in_blocks: bool = False) -> tuple[Conditional, ...]:
         """What some rows say to each process."""
         X = self.coordinates.scaled(self.rows.X[index])
         y, noise = self.target.scaled(self.rows.y[index]), self.noise
@@ -84,21 +84,19 @@ class NeighbourPosterior(NearRows):
             if process.covariance != kernel:  # those of one kernel follow one another
                 kernel = process.covariance
                 K = kernel(X)
-            given.append(process.factorise(X, y, known, K))
+            factorise = process.factorise_in_blocks if in_blocks else process.factorise
+            given.append(factorise(X, y, known, K))
         return tuple(given)
 
     def factorise_in_blocks(self) -> None:
-        """Condition on all rows, if that has not been done, in half of the time.
+        """Condition on all rows, if all predict, and that has not been done.
 
-        These factors suffice for draws. (Python 3.11 makes a cached property of one object at a
+        In less time than by inverses. (And Python 3.11 makes a cached property of one object at a
         time.)
         """
-        if "conditionals" in vars(self):
+        if "conditionals" in vars(self) or not self.is_exact:
             return
-        X, y = self.coordinates.scaled(self.rows.X), self.target.scaled(self.rows.y)
-        processes = self.mixture.processes
-        given = tuple(process.factorise_in_blocks(X, y, self.noise) for process in processes)
-        vars(self)["conditionals"] = given
+        vars(self)["conditionals"] = self.condition(slice(None), in_blocks=True)
 
     def without_factors(self) -> Self:
         """The same where only means and scales are asked for, and all rows are neighbours."""
@@ -355,13 +353,8 @@ class NeighbourPosterior(NearRows):
         self,
         function: Callable[[NeighbourPosterior, Any, Array], tuple[Array, ...]],
         X: Array,
-        *,
-        in_blocks: bool = False,
     ) -> tuple[Array, ...]:
-        """What a function says of rows X, given a posterior and which known rows it is of.
-
-        Parts are for draws, which are content with factors in blocks, or for predictions.
-        """
+        """What a function says of rows X, given a posterior and which known rows it is of."""
         return function(self, slice(None), X)
 
     def bring(self, near: Index) -> tuple[NeighbourPosterior, Index]:

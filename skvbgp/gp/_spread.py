@@ -154,9 +154,9 @@ class SpreadPosterior(NeighbourPosterior):
     def leave_out_all(self) -> tuple[Array, Array]:
         raise TypeError("loo_predict needs a model of rows in memory, not of a Dask collection.")
 
-    def condition(self, index: Any) -> tuple[Conditional, ...]:
+    def condition(self, index: Any, *, in_blocks: bool = False) -> tuple[Conditional, ...]:
         here, places = self.bring(index)
-        return here.condition(places)
+        return here.condition(places, in_blocks=in_blocks)
 
     def _measure(self, X: Array, *, with_variance: bool = True) -> LocalMoments:
         """In turns, each of which has places from all of X: all workers have something to do."""

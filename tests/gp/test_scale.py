@@ -197,7 +197,7 @@ def test_gradient_is_that_of_predictions_from_all_rows():
     assert_allclose(found, plain * factor[:, None], rtol=1e-6)
 
 
-def check_places_and_rows_one_by_one(posterior, rng):
+def check_places_and_rows_one_by_one(posterior, rng, rtol=1e-9):
     """Places are predicted one by one as together, and whatever the order of the rows."""
     places, n = rng.standard_normal((12, 2)), len(posterior.rows)
     expected = posterior.measure(places)
@@ -210,10 +210,10 @@ def check_places_and_rows_one_by_one(posterior, rng):
         rows = rows.plus(posterior.rows.X[[i]], posterior.rows.y[[i]])
     streamed = replace(posterior, rows=rows)
     for found, part in zip(streamed.measure(places), expected, strict=True):
-        assert_allclose(found, part, rtol=1e-9)
+        assert_allclose(found, part, rtol=rtol)
     left = streamed.leave_out(np.argsort(order))
     for found, part in zip(left, posterior.leave_out(np.arange(n)), strict=True):
-        assert_allclose(found, part, rtol=1e-7)
+        assert_allclose(found, part, rtol=max(rtol, 1e-7))
 
 
 def test_places_are_predicted_one_by_one_as_together_whatever_the_order_of_the_rows(rng):
