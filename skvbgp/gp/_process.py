@@ -15,6 +15,7 @@ for the scale there. See :doc:`/theory/gp`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -34,11 +35,13 @@ from skvbgp._core.linalg import (
     tril_inverse,
 )
 from skvbgp._core.pickling import PickledByFields
+from skvbgp._optim.maximum import Trained, train
 from skvbgp.gp._conditional import Conditional, Scale
 from skvbgp.gp._coregion import Coregion, Covariance, JointCovariance, PullBack
-from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._row_noise import Group, RowNoise
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._by_input import name_by_input, own_hyperparameters
+from skvbgp.kernels._pairs import Pairs
 
 #: Limits of the noise variance and of the degrees of freedom, for a target of unit variance. Where
 #: the scale is known, it cannot become smaller where there is no noise.
@@ -303,22 +306,32 @@ class Process(PickledByFields):
             return self.factorise(X, y, known)
         return Conditional(self, X, y, InverseFactor(inverse), known)
 
-    def log_evidence(self, X: Array, y: Array, known: RowNoise | None = None) -> float:
+    def log_evidence(
+        self, X: Array, y: Array, known: RowNoise | None = None, pairs: Pairs | None = None
+    ) -> float:
         """Logarithm of the density of rows with targets (n,), or (n, m) of m outputs.
 
         The outputs are independent, and the scale of each is another.
         """
-        return float(sum(one.scale.evidence for one in self.factorise(X, y, known).split_outputs()))
+        given = self.factorise(X, y, known, self._evaluate(X, pairs)[0])
+        return float(sum(one.scale.evidence for one in given.split_outputs()))
 
-    def evidence(self, X: Array, y: Array, known: RowNoise | None = None) -> tuple[float, Array]:
-        """The same, and its gradient in `vector`."""
-        return self.differentiate(X, y, known)[:2]
+    def evidence(
+        self, X: Array, y: Array, known: RowNoise | None = None, pairs: Pairs | None = None
+    ) -> tuple[float, Array]:
+        """The same, and its gradient in `vector`, see `prepare`."""
+        return self._differentiate(y, known, X, *self._evaluate(X, pairs))[:2]
 
     def differentiate(
         self, X: Array, y: Array, known: RowNoise | None
     ) -> tuple[float, Array, Array]:
         """The same, and its gradient in X (n, d), zero in indicators of outputs."""
-        K, pull_back = self._evaluate(X)
+        return self._differentiate(y, known, X, *self._evaluate(X))
+
+    def _differentiate(
+        self, y: Array, known: RowNoise | None, X: Array, K: Array, pull_back: PullBack
+    ) -> tuple[float, Array, Array]:
+        """The same, from the matrix of rows and its gradients."""
         conditional = self.factorise(X, y, known, K)
         known, each = conditional.known, conditional.split_outputs()
         m = len(each)
@@ -354,12 +367,30 @@ class Process(PickledByFields):
             + (dof + n) * q / (dof * (dof + q))
         )
 
-    def _evaluate(self, X: Array) -> tuple[Array, PullBack]:
-        """The matrix of rows, and what gives the gradients of its cotangent."""
+    def _evaluate(self, X: Array, pairs: Pairs | None = None) -> tuple[Array, PullBack]:
+        """The matrix of rows, and what gives the gradients of its cotangent.
+
+        By pairs of rows only the lower triangle, and no gradient in X.
+        """
         if isinstance(self.covariance, JointCovariance):
             return self.covariance.evaluate(X)
+        if pairs is not None:
+            K, pull_back = pairs.evaluate(self.kernel)
+            return K, lambda dK: (pull_back(dK), np.empty(0), None)
         K = self.kernel(X)
         return K, lambda dK: self.kernel.vjp(X, None, K, dK)
+
+
+def prepare(groups: Iterable[Group]) -> list[tuple[Array, Array, RowNoise | None, Pairs]]:
+    """Groups with what the matrices of any hyperparameters have in common, for `evidence`."""
+    return [(*group, Pairs(group[0])) for group in groups]
+
+
+def train_process(
+    process: Process, groups: Iterable[Group], *, max_iter: int, tol: float
+) -> Trained[Process]:
+    """Maximise the groups' log evidence plus the log prior."""
+    return train(process, prepare(groups), max_iter=max_iter, tol=tol)
 
 
 def start_process(

@@ -14,12 +14,11 @@ from skvbgp._core.order import Index
 from skvbgp._core.owners import count_inputs
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.ascent import EndPass, Watch, report_as
-from skvbgp._optim.maximum import train
 from skvbgp.base import Gaps, pick
 from skvbgp.gp._belief import fit_mixture, predict_left_out, rank_mixture
 from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._mixture import LocalMoments, Mixture, Predicted
-from skvbgp.gp._process import Process, start_process
+from skvbgp.gp._process import Process, start_process, train_process
 from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Rows, cut_groups
 from skvbgp.gp._spread import SpreadRows
@@ -144,7 +143,7 @@ def learn_part(
     n_inputs = count_inputs(X.shape[1], start.owners)
     drawn = cut_groups(order, _GROUP_SIZE, n_inputs)
     groups = [(X[index], y[index], pick(known, index)) for index in drawn]
-    trained = train(start, groups, max_iter=_MAX_ITER, tol=tol)
+    trained = train_process(start, groups, max_iter=_MAX_ITER, tol=tol)
     with_lines = train_lines(trained, groups, X.shape[1], max_iter=_LINES_ITERATIONS, tol=tol)
     process = max(trained, with_lines, key=attrgetter("value")).process
     m = min(m, len(order))

@@ -19,7 +19,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, RunningScale
 from skvbgp._optim.maximum import train
-from skvbgp.gp._process import Process
+from skvbgp.gp._process import Process, train_process
 from skvbgp.gp._row_noise import Group
 
 #: Most rows that a warp is learned from, and the kernel.
@@ -206,7 +206,7 @@ def learn_warp(
         return None
     settings: dict[str, Any] = {"max_iter": max_iter or _ITERATIONS, "tol": tol}
     shape = np.array([fit_values(np.unique(X[:, j])) for j in columns]).T.ravel()
-    straight = train(process, groups, **settings)
+    straight = train_process(process, groups, **settings)
     warped = train(WarpedProcess(process, columns, shape, shape), [tuple(groups)], **settings)
     least = _LEAST_GAIN if is_exact else _LEAST_GAIN_NEAR
     if warped.value < straight.value + least:

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from skvbgp._optim.maximum import Trained, draw_processes, train
+from skvbgp._optim.maximum import Trained, draw_processes
 from skvbgp.gp._belief import measure_score, shape_errors, tell_noises, vary_noise, widen
 from skvbgp.gp._mixture import Mixture
-from skvbgp.gp._process import Process
+from skvbgp.gp._process import Process, prepare, train_process
 from skvbgp.gp._row_noise import Group
 from skvbgp.gp.search._folds import LEAST_ROWS, draw_folds, judge_folds
 from skvbgp.gp.search._free_inputs import free_inputs, has_many_inputs
@@ -131,10 +131,10 @@ class FewRowsSearch(Search):
         From there it may end where all is noise, unlike after the first trial.
         """
         if best.name == first[0] or self.stopped:
-            return train
+            return train_process
         alone = self.train(start, self._n_iter)
         if alone.value > best.trained.value - LEAST_LEAD:
-            return train
+            return train_process
         return partial(_train_after, name=best.name, first=first)
 
     def _try_freed(self, name: str, starts: dict[str, Process]) -> list[Trial]:
@@ -164,9 +164,10 @@ class FewRowsSearch(Search):
         top = self._find_most_probable().trained.value
         chosen = [t for t in self.trials if t.trained.value > top - _WITHIN]
         processes, log_weights, trial_of = [], [], []
+        groups = prepare(self.groups)
         for i, trial in enumerate(chosen):
             seed = self.rng.randint(np.iinfo(np.int32).max)
-            drawn, at_maximum = draw_processes(trial.trained, self.groups, _N_DRAWS, seed)
+            drawn, at_maximum = draw_processes(trial.trained, groups, _N_DRAWS, seed)
             importance = np.array([weight for _, weight in drawn])
             evidence = float(logsumexp(importance)) - np.log(len(drawn))
             least = max(importance.max(), at_maximum) - _DRAWS_WITHIN
@@ -208,7 +209,7 @@ def _train_after(
 ) -> Trained[Process]:
     """The more probable of a process from its own start and of one that follows the first trial."""
     before, leader = first
-    leader = train(leader, groups, **limits).process
+    leader = train_process(leader, groups, **limits).process
     kernel = follow(name, process.kernel, before, leader.kernel)
     starts = process, replace(leader, kernel=kernel)
-    return max((train(one, groups, **limits) for one in starts), key=attrgetter("value"))
+    return max((train_process(one, groups, **limits) for one in starts), key=attrgetter("value"))

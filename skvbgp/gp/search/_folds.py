@@ -15,8 +15,8 @@ import numpy as np
 from skvbgp._core.gaussian import log_normal
 from skvbgp._core.linalg import Array
 from skvbgp._optim.lbfgs import lbfgs_ascent
-from skvbgp._optim.maximum import Trained, train
-from skvbgp.gp._process import Process
+from skvbgp._optim.maximum import Trained
+from skvbgp.gp._process import Process, train_process
 from skvbgp.gp._row_noise import Group, RowNoise
 
 #: Parts of the rows, each predicted by what the others train, and the least rows for that.
@@ -60,11 +60,11 @@ def judge_folds(
     *,
     max_iter: int,
     tol: float,
-    learn: Callable[..., Trained[Process]] = train,
+    learn: Callable[..., Trained[Process]] = train_process,
 ) -> Verdict:
     """What is to be said of rows of all parts, each predicted by what `learn` makes of the others.
 
-    That is what has the parameters and the result of `train`.
+    That is what has the parameters and the result of `train_process`.
     """
     parts = list[Array]()
     for k in range(_FOLDS):

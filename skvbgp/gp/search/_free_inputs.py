@@ -20,8 +20,8 @@ from skvbgp._core.linalg import Array, tril_gram
 from skvbgp._core.order import Index
 from skvbgp._core.owners import count_inputs
 from skvbgp._core.parallel import thread_map
-from skvbgp._optim.maximum import Trained, measure_posterior, train
-from skvbgp.gp._process import Process
+from skvbgp._optim.maximum import Trained, measure_posterior
+from skvbgp.gp._process import Process, train_process
 from skvbgp.gp._row_noise import Group, RowNoise
 
 #: Inputs are freed if there are more than so many, and at most so many of them.
@@ -54,7 +54,7 @@ def free_inputs(
     owner = np.array(process.owners or range(d))[:d]
     tied, n_inputs = np.zeros(d, dtype=int), len(np.unique(owner))
     shared = replace(process, tied=tuple(tied.tolist()))
-    best = train(shared, groups, max_iter=max_iter, tol=tol)
+    best = train_process(shared, groups, max_iter=max_iter, tol=tol)
 
     def free_next(start: Process, n_iter: int) -> tuple[Trained[Process], Index]:
         excess = measure_waves(start, groups, owner).max(axis=0)
@@ -64,7 +64,7 @@ def free_inputs(
         start = replace(start, tied=tuple(freed.tolist()))
         starts = [start, *(_set_length(start, chosen, length) for length in _LENGTHS)]
         start = max(starts, key=lambda one: measure_posterior(one, groups))
-        return train(start, groups, max_iter=n_iter, tol=tol), freed
+        return train_process(start, groups, max_iter=n_iter, tol=tol), freed
 
     for n_free in range(min(_MOST_FREE, n_inputs - 1)):
         least = best.value + np.log(n_inputs - n_free) + 1.0

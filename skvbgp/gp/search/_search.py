@@ -16,10 +16,10 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
-from skvbgp._optim.maximum import Trained, train
+from skvbgp._optim.maximum import Trained
 from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture, shape_errors
 from skvbgp.gp._mixture import Mixture, Predicted
-from skvbgp.gp._process import Process
+from skvbgp.gp._process import Process, train_process
 from skvbgp.gp._row_noise import Group
 from skvbgp.gp._rows import weigh_inputs
 from skvbgp.gp.search._sample import Sample, Samples
@@ -156,7 +156,7 @@ class Search(ABC):
 
     def train(self, process: Process, n_iter: int) -> Trained[Process]:
         """Train on the groups, so many iterations if `max_iter` says nothing else."""
-        return train(process, self.groups, max_iter=self.max_iter or n_iter, tol=self.tol)
+        return train_process(process, self.groups, max_iter=self.max_iter or n_iter, tol=self.tol)
 
     def judge(self, name: str, trained: Sequence[Trained[Process]]) -> None:
         """Add trials of one kernel, whose processes share its matrices."""

@@ -14,9 +14,9 @@ from itertools import product
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._optim.maximum import Trained, measure_posterior, train
+from skvbgp._optim.maximum import Trained, measure_posterior
 from skvbgp.gp._mixture import Mixture, Predicted
-from skvbgp.gp._process import Process
+from skvbgp.gp._process import Process, train_process
 from skvbgp.gp._row_noise import Group
 from skvbgp.kernels._candidates import add_lines, steepen
 
@@ -70,7 +70,7 @@ def train_lines(
     kernel = add_lines("", known.process.kernel, d)[1]
     gentle = replace(known.process, kernel=kernel)
     steep = find_steep_start(gentle, groups, known.value)
-    return train(steep or gentle, groups, max_iter=max_iter, tol=tol)
+    return train_process(steep or gentle, groups, max_iter=max_iter, tol=tol)
 
 
 def leave_lines(mixture: Mixture, left_out: Predicted, X: Array) -> bool:

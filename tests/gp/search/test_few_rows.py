@@ -73,7 +73,7 @@ def test_what_is_mostly_noise_is_searched_again_if_that_explains_more(monkeypatc
         trained.append(process)
         return Trained(replace(process, noise=0.5), value)
 
-    monkeypatch.setattr(_search, "train", train_again)
+    monkeypatch.setattr(_search, "train_process", train_again)
     monkeypatch.setattr(FewRowsSearch, "_mix_draws", lambda self: self.trials)
     monkeypatch.setattr(FewRowsSearch, "_try_isotropic_alone", lambda *_: None)
     starts = make_starts(["Matern-1/2", "Matern-3/2", "SE"], gaussian=True)
@@ -98,7 +98,7 @@ def test_as_many_trials_are_counted_as_there_may_be(monkeypatch):
         calls.append(make)
         return False
 
-    monkeypatch.setattr(_search, "train", train_again)
+    monkeypatch.setattr(_search, "train_process", train_again)
     monkeypatch.setattr(_few_rows, "free_inputs", free_all)
     monkeypatch.setattr(_few_rows, "judge_folds", lambda *_, **__: (0.0, 1.0, 0.0))
     monkeypatch.setattr(_free_inputs, "_MANY_INPUTS", 1)
@@ -130,7 +130,7 @@ def test_parts_follow_the_first_trial_where_the_best_had_to(lead, follows):
     alone = search.train(start, search._n_iter)
     best = best._replace(trained=best.trained._replace(value=alone.value + lead))
     learn = search._find_way(best, first, start)
-    assert (learn is _few_rows.train) != follows
+    assert (learn is _few_rows.train_process) != follows
     found = learn(start, search.groups, max_iter=10, tol=1e-4)
-    assert found.value >= _few_rows.train(start, search.groups, max_iter=10, tol=1e-4).value
-    assert search._find_way(leader, first, first[1]) is _few_rows.train
+    assert found.value >= _few_rows.train_process(start, search.groups, max_iter=10, tol=1e-4).value
+    assert search._find_way(leader, first, first[1]) is _few_rows.train_process

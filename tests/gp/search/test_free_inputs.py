@@ -40,7 +40,7 @@ def lengths_of(process):
 @pytest.mark.parametrize("name", ["Matern-1/2", "RQ"])
 def test_inputs_of_the_function_are_freed(rng, name):
     X, y = make_rows(rng)
-    process = free_inputs(make_process(30, name=name), [(X, y)], **TRAINED).process
+    process = free_inputs(make_process(30, name=name), [(X, y, None)], **TRAINED).process
     assert set(np.flatnonzero(process.tied)) == {3, 17}
     rest = np.delete(lengths_of(process), [3, 17])
     assert np.all(rest == rest[0])
@@ -54,7 +54,7 @@ def test_inputs_are_freed_where_all_seems_to_be_noise():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((60, 300))
     y = 2.0 * X[:, 0] + X[:, 1] + 0.3 * rng.standard_normal(60)
-    process = free_inputs(make_process(300), [(X, y / y.std())], **TRAINED).process
+    process = free_inputs(make_process(300), [(X, y / y.std(), None)], **TRAINED).process
     assert set(np.flatnonzero(process.tied)) == {0, 1}
 
 
@@ -62,7 +62,7 @@ def test_nothing_is_freed_of_what_all_share(rng):
     """Noise, and a function of all inputs."""
     X = rng.standard_normal((60, 25))
     for y in (rng.standard_normal(60), X.sum(axis=1) / 5.0 + 0.1 * rng.standard_normal(60)):
-        process = free_inputs(make_process(25), [(X, y)], **TRAINED).process
+        process = free_inputs(make_process(25), [(X, y, None)], **TRAINED).process
         assert not any(process.tied)
         assert np.ptp(lengths_of(process)) == 0.0
 
@@ -76,8 +76,8 @@ def test_an_input_has_to_gain_what_it_costs(rng, monkeypatch, lead, n_free):
     def pretend(process, *_, **__):
         return Trained(process, gains.pop(0))
 
-    monkeypatch.setattr("skvbgp.gp.search._free_inputs.train", pretend)
-    process = free_inputs(make_process(30), [(X, y)], **TRAINED).process
+    monkeypatch.setattr("skvbgp.gp.search._free_inputs.train_process", pretend)
+    process = free_inputs(make_process(30), [(X, y, None)], **TRAINED).process
     assert max(process.tied) == n_free
 
 
@@ -86,7 +86,7 @@ def test_columns_of_a_category_are_freed_together(rng):
     X = rng.standard_normal((90, 24))
     X[:, 20:23] = np.eye(3)[rng.integers(0, 3, 90)]
     y = X[:, 20] - X[:, 22] + 0.05 * rng.standard_normal(90)
-    tied = np.array(free_inputs(make_process(24, owners), [(X, y)], **TRAINED).process.tied)
+    tied = np.array(free_inputs(make_process(24, owners), [(X, y, None)], **TRAINED).process.tied)
     assert len(set(tied[20:23])) == 1
     assert tied[20] > 0
     assert 0 in tied[:20]
@@ -98,7 +98,7 @@ def test_inputs_without_a_slope_are_freed(rng, name):
     X = rng.standard_normal((150, 40))
     f = np.sin(2.5 * X[:, 5]) if name == "wave" else X[:, 5] ** 2 / 2.0
     y = f + X[:, 9] + 0.2 * rng.standard_normal(150)
-    process = free_inputs(make_process(40), [(X, y / y.std())], **TRAINED).process
+    process = free_inputs(make_process(40), [(X, y / y.std(), None)], **TRAINED).process
     assert set(np.flatnonzero(process.tied)) == {5, 9}
 
 
@@ -147,7 +147,7 @@ def test_each_is_freed_once(rng, monkeypatch):
     waves = np.zeros((1, 30))
     waves[0, [3, 17]] = 2.0, 1.0
     monkeypatch.setattr(_free_inputs, "measure_waves", lambda *_: waves.copy())
-    process = free_inputs(make_process(30), [make_rows(rng)], **TRAINED).process
+    process = free_inputs(make_process(30), [(*make_rows(rng), None)], **TRAINED).process
     assert set(np.flatnonzero(process.tied)) == {3, 17}
 
 
