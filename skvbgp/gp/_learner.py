@@ -32,7 +32,7 @@ from skvbgp.gp.search._choice import frame_inputs, is_auto, name_kernels
 from skvbgp.gp.search._few_rows import FewRowsSearch
 from skvbgp.gp.search._many_rows import MOST_WITH_ALL, ManyRowsSearch
 from skvbgp.gp.search._sample import Judges, PlacesSample, Sample, join_samples
-from skvbgp.gp.search._search import Found, Search
+from skvbgp.gp.search._search import Found, Search, finish
 from skvbgp.kernels import Kernel, White
 from skvbgp.kernels._by_input import bind_columns, express_by_input
 from skvbgp.kernels._candidates import make_base_kernels
@@ -290,7 +290,7 @@ class GPLearner(RegressionLearner):
         rows = join_samples([self._take_sample(start, rng) for start in starts])
         kind = self._choose_search(len(rows))
         search = kind(rows, self.counts, rng, self.max_iter, self.tol, watch)
-        return reach(search.run(list(first.candidates), grows=first.grows))
+        return reach(finish(search.run(list(first.candidates), grows=first.grows)))
 
     def _take_sample(self, start: Start, rng: np.random.RandomState) -> Sample:
         """What a search sees of the rows."""

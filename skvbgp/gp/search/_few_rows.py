@@ -24,7 +24,7 @@ from skvbgp.gp._process import Process, prepare, train_process
 from skvbgp.gp._row_noise import Group
 from skvbgp.gp.search._folds import LEAST_ROWS, draw_folds, judge_folds
 from skvbgp.gp.search._free_inputs import free_inputs, has_many_inputs
-from skvbgp.gp.search._search import Found, Search, Trial
+from skvbgp.gp.search._search import Found, Search, Training, Trial
 from skvbgp.gp.search._steep_lines import LEAST_LEAD
 from skvbgp.kernels._candidates import follow
 
@@ -58,12 +58,14 @@ class FewRowsSearch(Search):
     def count(n_starts: int, *, grows: bool) -> int:
         return n_starts + (2 * n_starts + 6) * grows
 
-    def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Found:
+    def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Training[Found]:
         self.try_starts(starts, self._n_iter, self._n_iter, grows=grows)
         if grows:
             self._try_alone(dict(starts))
             if not self.stopped:
                 self.try_combined(self._n_iter, few=True)
+        yield self.best.rank
+        if grows:
             self._try_best_with_lines()
             if len(self.rows) >= LEAST_ROWS:
                 self._try_isotropic_alone(dict(starts))

@@ -28,7 +28,14 @@ from skvbgp.gp._rows import average_weights, size_groups, weigh_inputs
 from skvbgp.gp.search._division import divide_inputs
 from skvbgp.gp.search._free_inputs import free_inputs, has_many_inputs
 from skvbgp.gp.search._sample import HELD_OUT
-from skvbgp.gp.search._search import FOLLOWING_ITERATIONS, STEEP_ITERATIONS, Found, Search, Trial
+from skvbgp.gp.search._search import (
+    FOLLOWING_ITERATIONS,
+    STEEP_ITERATIONS,
+    Found,
+    Search,
+    Training,
+    Trial,
+)
 from skvbgp.gp.search._steep_lines import LEAST_GAIN, find_start_beside, leave_lines
 from skvbgp.kernels._candidates import Divide, add_lines
 
@@ -84,12 +91,13 @@ class ManyRowsSearch(Search):
     def count(n_starts: int, *, grows: bool) -> int:
         return n_starts + 9 * grows + min(_MOST_KEPT, n_starts + 5 * grows)
 
-    def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Found:
+    def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Training[Found]:
         self.groups = self._draw_groups(_TRIAL_ROWS, _TRIAL_COVER)
         self.try_starts(starts[:1], _TRIAL_ITERATIONS, FOLLOWING_ITERATIONS, grows=grows)
         if grows:
             self._try_freed(*starts[0])
         self.try_starts(starts[1:], _TRIAL_ITERATIONS, FOLLOWING_ITERATIONS, grows=grows)
+        yield self.best.rank
         if grows and not self.stopped:
             self.try_combined(_TRIAL_ITERATIONS, few=False)
         pool = list(self.trials)

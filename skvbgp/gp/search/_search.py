@@ -8,9 +8,10 @@ distributed.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -37,6 +38,23 @@ from skvbgp.kernels._candidates import (
 FOLLOWING_ITERATIONS = 8
 #: The same of lines that do not start from what has been learned.
 STEEP_ITERATIONS = 40
+
+
+T = TypeVar("T")
+
+#: What yields, after the first stage, how well rows are predicted that are left out (what searches
+#: are compared by; NaN says nothing), and returns what has been learned after the second one.
+Training = Generator[float, None, T]
+
+
+def finish(training: Training[T]) -> T:
+    """What a training comes to that has begun or has not."""
+    try:
+        while True:
+            next(training)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 class Trial(NamedTuple):
@@ -86,8 +104,11 @@ class Search(ABC):
     groups: list[Group] = field(init=False)  # of rows, that trials are trained on
 
     @abstractmethod
-    def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Found:
-        """Try processes, and with ``grows`` what sums and products make of the best two."""
+    def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Training[Found]:
+        """Try processes, and with ``grows`` what sums and products make of the best two.
+
+        After the first stage, the rank of the best trial says how good the search may be.
+        """
 
     @staticmethod
     @abstractmethod
@@ -98,6 +119,11 @@ class Search(ABC):
     def trial_k(self) -> int:
         """Neighbours that trials predict from."""
         return self.counts[-1]
+
+    @property
+    def best(self) -> Trial:
+        """The trial that predicts best."""
+        return max(self.trials, key=attrgetter("rank"))
 
     # -- trials ------------------------------------------------------------------------------------
 
@@ -172,7 +198,7 @@ class Search(ABC):
 
     def _summarise(self) -> Found:
         """What the best trial alone gives."""
-        best = max(self.trials, key=lambda trial: trial.rank)
+        best = self.best
         weights = weigh_inputs(best.process.covariance, self.rows.d)
         return self.conclude([best], best.left_out, weights, self.trial_k)
 

@@ -11,6 +11,7 @@ from skvbgp._optim.maximum import Trained
 from skvbgp.gp._process import start_process
 from skvbgp.gp.search import _few_rows, _free_inputs, _search
 from skvbgp.gp.search._few_rows import FewRowsSearch
+from skvbgp.gp.search._search import finish
 from skvbgp.kernels import RBF
 from skvbgp.kernels._candidates import make_base_kernels
 from tests.gp.searches import make_rows, make_search, make_starts
@@ -23,7 +24,7 @@ def test_few_rows_are_no_less_likely_than_promised_when_they_are_left_out(monkey
     X, y = rng.uniform(-1.0, 1.0, (40, 6)), rng.standard_t(2.0, 40)
     starts = [(name, start_process(k, gaussian=True)) for name, k in make_base_kernels(6)]
     search = make_search(X, y / y.std(), 200)
-    found = search.run(starts, grows=True)
+    found = finish(search.run(starts, grows=True))
     assert found.mixture.calibration > 1.03
     parts, y, _ = search.rows.leave_out(found.mixture, np.ones(6), 200)
     mean, variance = found.mixture.mix(parts, include_noise=True)
@@ -38,7 +39,7 @@ def test_lines_may_be_steep():
     X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
     known, y_known = X[:60], y[:60]
     starts = [(name, start_process(k, gaussian=True)) for name, k in make_base_kernels(7)]
-    found = make_search(known, y_known, 200).run(starts, grows=True)
+    found = finish(make_search(known, y_known, 200).run(starts, grows=True))
     processes = found.mixture.processes
     given = [process.factorise(known, y_known).moments(X[60:]) for process in processes]
     assert_allclose(np.mean([one.mean for one in given], axis=0), y[60:], atol=0.01)
@@ -52,7 +53,7 @@ def test_few_rows_of_a_trend_are_continued_far_away():
     y = X @ slopes + 0.3 * rng.standard_normal(60)
     scale = y.std()
     starts = [(name, start_process(k, gaussian=True)) for name, k in make_base_kernels(15)]
-    found = make_search(X, y / scale, 200).run(starts, grows=True)
+    found = finish(make_search(X, y / scale, 200).run(starts, grows=True))
     assert [trial.name for trial in found.trials][-1].endswith(" + LIN")
     assert found.belief[-1] > 0.9
     given = [process.factorise(X, y / scale).moments(far) for process in found.mixture.processes]
@@ -77,7 +78,7 @@ def test_what_is_mostly_noise_is_searched_again_if_that_explains_more(monkeypatc
     monkeypatch.setattr(FewRowsSearch, "_mix_draws", lambda self: self.trials)
     monkeypatch.setattr(FewRowsSearch, "_try_isotropic_alone", lambda *_: None)
     starts = make_starts(["Matern-1/2", "Matern-3/2", "SE"], gaussian=True)
-    trials = make_search(X, y, 200).run(starts, grows=True)
+    trials = finish(make_search(X, y, 200).run(starts, grows=True))
     assert len(trained) == n_trained
     assert (trials[0].trained.value == lead) == (lead > 4.0)
 
@@ -106,7 +107,7 @@ def test_as_many_trials_are_counted_as_there_may_be(monkeypatch):
     X, y = make_rows(RBF([1.0, 2.0]), 60)
     starts = make_starts(["Matern-1/2", "Matern-3/2", "SE"], gaussian=True)
     search = make_search(X, y, 200, end_pass)
-    search.run(starts, grows=True)
+    finish(search.run(starts, grows=True))
     assert len(calls) == search.count(3, grows=True) == 15
 
 

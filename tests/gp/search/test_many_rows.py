@@ -16,7 +16,7 @@ from skvbgp.gp.search import _free_inputs, _many_rows, _sample, _search, _steep_
 from skvbgp.gp.search._division import divide_inputs
 from skvbgp.gp.search._many_rows import ManyRowsSearch
 from skvbgp.gp.search._sample import Samples
-from skvbgp.gp.search._search import Trial
+from skvbgp.gp.search._search import Trial, finish
 from skvbgp.kernels import RBF
 from skvbgp.kernels._candidates import make_base_kernels
 from tests.gp.searches import make_rows, make_search, make_starts
@@ -56,7 +56,7 @@ def test_the_mixture_of_many_rows_is_learned_from_more_that_are_left_out(
     X, y = make_rows(RBF([1.0, 2.0]), 60)
     search = replace(make_search(X, y, 15), counts=counts)
     search.rows.noise = RowNoise(np.linspace(0.2, 1.0, 60), np.zeros(60))
-    found = search.run(make_starts(["Matern-1/2", "SE"], gaussian=False), grows=True)
+    found = finish(search.run(make_starts(["Matern-1/2", "SE"], gaussian=False), grows=True))
     assert found.k == 15
     left_out = search.rows.leave_out(found.mixture, found.weights, found.k, n)
     parts, y, weight = left_out
@@ -86,7 +86,7 @@ def test_no_mixture_is_learned_twice_from_the_same_rows(monkeypatch, apart, n_le
         "_mix_chosen",
         lambda *args: learned.append(mix_chosen(*args)) or learned[-1],
     )
-    found = search.run(make_starts(["SE"], gaussian=False), grows=False)
+    found = finish(search.run(make_starts(["SE"], gaussian=False), grows=False))
     assert len(learned) == n_learned
     again = mix_chosen(search, found.trials, found.k, 60)
     assert again.mixture.calibration == found.mixture.calibration
@@ -104,7 +104,7 @@ def test_weak_slopes_in_many_inputs_have_one_length_scale(monkeypatch):
     starts = [(name, start_process(kernel, gaussian=False)) for name, kernel in named]
 
     def search():
-        found = replace(make_search(X, y, 60), counts=(8, 60)).run(starts, grows=True)
+        found = finish(replace(make_search(X, y, 60), counts=(8, 60)).run(starts, grows=True))
         given = [process.factorise(X, y) for process in found.mixture.processes]
         means = [one.moments(others, one.scale).mean for one in given]
         mean = np.average(means, axis=0, weights=found.belief)
@@ -121,7 +121,7 @@ def test_weak_slopes_in_many_inputs_have_one_length_scale(monkeypatch):
 def count_neighbours(counts, y_of):
     X = np.random.default_rng(0).uniform(-3.0, 3.0, (150, 2))
     search = replace(make_search(X, y_of(X), counts[-1]), counts=counts)
-    return search.run(make_starts(["SE"], gaussian=False), grows=False).k
+    return finish(search.run(make_starts(["SE"], gaussian=False), grows=False)).k
 
 
 def make_smooth(X):
@@ -147,7 +147,7 @@ def test_several_kernels_may_predict_from_all_rows(monkeypatch):
     monkeypatch.setattr(
         ManyRowsSearch, "_mix_all", lambda *args: tried.append(args[1]) or mix_all(*args)
     )
-    search.run(make_starts(["SE", "Matern-1/2"], gaussian=False), grows=False)
+    finish(search.run(make_starts(["SE", "Matern-1/2"], gaussian=False), grows=False))
     assert len(tried[0]) == 2  # of the pool, which has those before the further training as well
     best = sorted(search.trials, key=lambda trial: -trial.rank)
     found = search._mix_all(best[:3])
@@ -194,7 +194,7 @@ def search_steep_rows(amplitude, noise=0.05):
     y = f + noise * np.random.default_rng(1).standard_normal(150)
     named = [pair for pair in make_base_kernels(3) if pair[0] in ("Matern-5/2", "SE")]
     starts = [(name, start_process(kernel, gaussian=False)) for name, kernel in named]
-    found = replace(make_search(X, y, 60), counts=(8, 60)).run(starts, grows=True)
+    found = finish(replace(make_search(X, y, 60), counts=(8, 60)).run(starts, grows=True))
     X_new, f_new = draw_steep_rows(300, amplitude, seed=2)
     given = [process.factorise(X, y) for process in found.mixture.processes]
     means = [one.moments(X_new, one.scale).mean for one in given]
@@ -267,7 +267,7 @@ def test_a_few_of_many_inputs_are_freed(rng, monkeypatch, many):
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
     monkeypatch.setattr(_free_inputs, "_MANY_INPUTS", many)
     search = make_search(*make_wide_rows(rng), 20, lambda _: len(search.trials) == 2)
-    found = search.run(make_wide_starts(), grows=True)
+    found = finish(search.run(make_wide_starts(), grows=True))
     is_freed = [any(process.tied) for process in found.mixture.processes]
     assert is_freed == [many == 29] * len(is_freed)
     spread = np.mean([np.std(X, axis=0) for X, *_ in search.groups], axis=0)

@@ -12,6 +12,7 @@ from skvbgp.gp._belief import measure_score, rank_mixture
 from skvbgp.gp._process import start_process
 from skvbgp.gp._rows import average_weights
 from skvbgp.gp.search import _free_inputs, _search
+from skvbgp.gp.search._search import finish
 from skvbgp.kernels import RBF, Matern
 from skvbgp.kernels._candidates import follow
 from tests.gp.searches import make_rows, make_search, make_starts
@@ -27,7 +28,7 @@ def test_the_kernel_of_the_rows_is_believed(true, kernel, k):
     """By neighbours that predict, and by the evidence of all rows."""
     X, y = make_rows(kernel, 150)
     starts = make_starts(["Matern-1/2", "SE"], gaussian=k > 150)
-    found = make_search(X, y, k).run(starts, grows=False)
+    found = finish(make_search(X, y, k).run(starts, grows=False))
     belief = dict(zip([trial.name for trial in found.trials], found.belief, strict=True))
     assert max(belief, key=belief.get) == true
     assert_allclose(sum(belief.values()), 1.0)
@@ -46,7 +47,7 @@ def test_every_trial_is_a_pass(monkeypatch, k, n_most):
         return False
 
     search = make_search(X, y, k, end_pass)
-    search.run(starts, grows=True)
+    finish(search.run(starts, grows=True))
     assert 4 <= len(found) <= search.count(2, grows=True) == n_most
     assert all(np.isfinite(step.score) for step in found)
 
@@ -65,11 +66,45 @@ def test_a_search_may_end_after_any_trial(monkeypatch, k, stop_after):
         return len(calls) == stop_after
 
     starts = make_starts(["Matern-1/2", "SE"], gaussian=k > 60)
-    found = make_search(X, y, k, end_pass).run(starts, grows=True)
+    found = finish(make_search(X, y, k, end_pass).run(starts, grows=True))
     assert len(calls) == stop_after
     assert len(found.trials) <= stop_after
     assert_allclose(found.belief.sum(), 1.0)
     assert np.isfinite(found.score)
+
+
+def train_in_stages(done):
+    done.append("first")
+    yield 1.0
+    done.append("second")
+    return "learned"
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_training_is_finished_from_where_it_is(has_begun):
+    done = []
+    training = train_in_stages(done)
+    if has_begun:
+        assert next(training) == 1.0
+        assert done == ["first"]
+    assert finish(training) == "learned"
+    assert done == ["first", "second"]
+
+
+@pytest.mark.parametrize("k, n_trials", [(20, 2), (200, 4)])
+def test_a_search_says_on_its_way_how_well_its_best_trial_predicts(monkeypatch, k, n_trials):
+    """Of few rows, when products have been tried; what other searches do then is their own."""
+    monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
+    X, y = make_rows(RBF([1.0, 2.0]), 60)
+    starts = make_starts(["Matern-1/2", "SE"], gaussian=k > 60)
+    search = make_search(X, y, k)
+    training = search.run(starts, grows=True)
+    rank = next(training)
+    assert rank == max(trial.rank for trial in search.trials)
+    assert len(search.trials) == n_trials
+    other = finish(make_search(X, y, k).run(starts, grows=True))
+    found = finish(training)
+    assert (found.score, found.rank) == (other.score, other.rank)
 
 
 @pytest.mark.parametrize("k", [20, 200])
@@ -81,7 +116,7 @@ def test_what_is_found_says_how_likely_rows_left_out_are(monkeypatch, k):
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
     X, y = make_rows(RBF([1.0, 2.0]), 60)
     search = make_search(X, y, k)
-    found = search.run(make_starts(["Matern-1/2", "SE"], gaussian=k > 60), grows=False)
+    found = finish(search.run(make_starts(["Matern-1/2", "SE"], gaussian=k > 60), grows=False))
     left_out = search.rows.leave_out(found.mixture, found.weights, found.k)
     assert_allclose(found.score, measure_score(found.mixture, left_out))
     shares = np.mean(found.mixture.weigh(left_out.parts.evidence), axis=0)
