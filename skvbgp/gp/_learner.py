@@ -32,7 +32,7 @@ from skvbgp.gp.search._choice import frame_inputs, is_auto, name_kernels
 from skvbgp.gp.search._few_rows import FewRowsSearch
 from skvbgp.gp.search._many_rows import MOST_WITH_ALL, ManyRowsSearch
 from skvbgp.gp.search._sample import Judges, PlacesSample, Sample, join_samples
-from skvbgp.gp.search._search import Found, Search, finish
+from skvbgp.gp.search._search import Found, Search, Training, finish
 from skvbgp.kernels import Kernel, White
 from skvbgp.kernels._by_input import bind_columns, express_by_input
 from skvbgp.kernels._candidates import make_base_kernels
@@ -40,6 +40,8 @@ from skvbgp.kernels._compose import leaves
 
 #: n_neighbors="auto": numbers that compete. Up to the last one, all rows are neighbours.
 _COUNTS = (64, 128, 256, 400)
+#: Straight inputs are left if warped ones are so many nats a row ahead after the first stage.
+_CLEAR_LEAD = 0.15
 #: How far a warp may be behind in the density of rows that are left out, if ranks are for it.
 _LARGEST_LAG = 0.1
 
@@ -246,24 +248,21 @@ class GPLearner(RegressionLearner):
         """The states of outputs; with warped inputs, only if they say more of rows left out."""
         known, watch = starts[0].frames.coordinates, Watch(end_pass)
         part = learn_first_part(self, starts[0]) if starts[0].n_inducing else None  # of one output
+        warped = self._train(starts, part, watch)
         if not (isinstance(known, WarpedCoordinates) and starts[0].grows):
-            return self._train(starts, part, end_pass)
+            return finish(warped)
         straight = self._train(_move(starts, Coordinates(known.offset, known.scale)), part, watch)
-        if watch.stopped:
-            return straight
-        warped = self._train(starts, part, end_pass)
-        chosen = warped if _is_ahead(warped[0], straight[0]) else straight
-        n_iter = straight[0].n_iter + warped[0].n_iter
-        return tuple(replace(one, n_iter=n_iter) for one in chosen)
+        chosen = _find_better(straight, warped, watch)
+        return tuple(replace(one, n_iter=watch.n_passes) for one in chosen)
 
     def _train(
         self, starts: Sequence[Start], part: FirstPart | None, end_pass: EndPass
-    ) -> tuple[State, ...]:
+    ) -> Training[tuple[State, ...]]:
         if part is None:
-            return self.search(starts, end_pass)
-        return (train_sum(self, starts[0], part, end_pass),)
+            return (yield from self.search(starts, end_pass))
+        return ((yield from train_sum(self, starts[0], part, end_pass)),)
 
-    def search(self, starts: Sequence[Start], end_pass: EndPass) -> tuple[State, ...]:
+    def search(self, starts: Sequence[Start], end_pass: EndPass) -> Training[tuple[State, ...]]:
         """The states of outputs, with the kernels that explain near rows of all of them."""
         if not self.learn_hyperparameters:
             kept = tuple(map(self.keep, starts))
@@ -290,7 +289,8 @@ class GPLearner(RegressionLearner):
         rows = join_samples([self._take_sample(start, rng) for start in starts])
         kind = self._choose_search(len(rows))
         search = kind(rows, self.counts, rng, self.max_iter, self.tol, watch)
-        return reach(finish(search.run(list(first.candidates), grows=first.grows)))
+        found = yield from search.run(list(first.candidates), grows=first.grows)
+        return reach(found)
 
     def _take_sample(self, start: Start, rng: np.random.RandomState) -> Sample:
         """What a search sees of the rows."""
@@ -463,6 +463,24 @@ def _move(starts: Sequence[Start], coordinates: Coordinates) -> list[Start]:
     """The same states in other coordinates."""
     frames = [replace(start.frames, coordinates=coordinates) for start in starts]
     return [replace(start, frames=one) for start, one in zip(starts, frames, strict=True)]
+
+
+def _find_better(
+    straight: Training[tuple[State, ...]], warped: Training[tuple[State, ...]], watch: Watch
+) -> tuple[State, ...]:
+    """What the better training comes to; straight inputs are left where they are clearly behind."""
+    ranks = list[float]()
+    for training in (straight, warped):
+        ranks.append(next(training))
+        if watch.stopped:
+            return finish(training)
+    if ranks[1] > ranks[0] + _CLEAR_LEAD:
+        return finish(warped)
+    without = finish(straight)
+    if watch.stopped:
+        return without
+    with_warp = finish(warped)
+    return with_warp if _is_ahead(with_warp[0], without[0]) else without
 
 
 def _is_ahead(warped: State, straight: State) -> bool:

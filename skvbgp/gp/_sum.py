@@ -25,6 +25,7 @@ from skvbgp.gp._spread import SpreadRows
 from skvbgp.gp._state import State
 from skvbgp.gp.search._choice import frame_inputs, is_auto
 from skvbgp.gp.search._sample import Judges
+from skvbgp.gp.search._search import Training, finish
 from skvbgp.gp.search._steep_lines import leave_lines, train_lines
 from skvbgp.kernels._candidates import make_base_kernels
 
@@ -101,16 +102,20 @@ def learn_first_part(learner: GPLearner, start: Start) -> FirstPart:
     return FirstPart(part, order, held)
 
 
-def train_sum(learner: GPLearner, start: Start, first: FirstPart, end_pass: EndPass) -> State:
+def train_sum(
+    learner: GPLearner, start: Start, first: FirstPart, end_pass: EndPass
+) -> Training[State]:
     """The state with a global part, or with near rows alone where that does not help."""
     (part, order, held), rows, alone, best = first, start.rows, None, -np.inf
     if isinstance(start.n_inducing, str):
         watch = Watch(end_pass)
-        (alone,) = learner.search([start], watch)
+        (alone,) = yield from learner.search([start], watch)
         if watch.stopped:
             return alone
         left_out = predict_left_out(alone, rows, held)
         best = _rank(alone.mixture, left_out, alone.frames.target.unit)
+    else:
+        yield np.nan
     if alone is not None and _rank_part(part, rows, held) < best:
         if not leave_lines(alone.mixture, left_out, part.coordinates.scaled(rows.X[held])):
             return alone
@@ -166,7 +171,7 @@ def _learn_rest(
         start, frames=frames, rows=rest, candidates=candidates, grows=False, judges=judges
     )
     report = report_as(lambda found: (replace(found[0], shared=part),), end_pass)
-    (state,) = learner.search([start], report)
+    (state,) = finish(learner.search([start], report))
     return replace(state, shared=part)
 
 

@@ -2,15 +2,18 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp._core.scaling import Coordinates
+from skvbgp._optim.ascent import Watch
 from skvbgp.base import _joint_learner
 from skvbgp.gp import VBGPRegressor
-from skvbgp.gp._learner import GPLearner
+from skvbgp.gp._learner import _CLEAR_LEAD, GPLearner, _find_better
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._warp import (
@@ -19,11 +22,13 @@ from skvbgp.gp._warp import (
     WarpedProcess,
     fit_values,
 )
+from skvbgp.gp.search._search import finish
 from skvbgp.kernels import RBF, Matern
 from skvbgp.kernels._candidates import make_base_kernels
 from tests.derivatives import check_mean_gradient, numerical_gradient
 from tests.gp.cases import make_data
 from tests.means import check_means
+from tests.observer import Recorder
 from tests.oracles import gp as oracle
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
@@ -246,10 +251,17 @@ def test_categories_of_several_outputs_are_not_warped_and_gaps_let_none_be(outpu
     assert_array_equal(gaps.input_warp_, [[np.nan, np.inf]] * 3)
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """Straight inputs are trained to the end."""
+    monkeypatch.setattr("skvbgp.gp._learner._CLEAR_LEAD", np.inf)
+
+
 @pytest.mark.thorough
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("kept", "patient")
 @several_outputs
 def test_both_are_trained_in_no_more_passes_than_said(outputs):
+    """The beginning of each, and then the rest."""
     X, Y = make_outputs(60)
     model = VBGPRegressor(n_neighbors=15, random_state=0, max_iter=3, **outputs)
     observed, y = model._prepare(X, Y, reset=True, sample_weight=None, y_var=None)
@@ -257,8 +269,9 @@ def test_both_are_trained_in_no_more_passes_than_said(outputs):
     start = learner.start(observed, y, np.random.RandomState(0), None)
     learner.train(start, observed, y, lambda make: bool(states.append(make())))
     widths = [learner.attributes(state)["input_warp_"][0, 1] for state in states]
-    assert_array_equal(np.isfinite(widths), np.sort(np.isfinite(widths)))  # straight ones first
-    assert 8 <= np.isfinite(widths).sum() < len(states) <= learner.max_passes(y)
+    is_warped = np.isfinite(widths)
+    assert [kind for kind, _ in groupby(is_warped)][:4] == [False, True, False, True]
+    assert 8 <= is_warped.sum() < len(states) <= learner.max_passes(y)
 
 
 @pytest.mark.usefixtures("eager")
@@ -303,7 +316,7 @@ def states():
 )
 @pytest.mark.in_turn("outputs")
 def test_what_rows_left_out_say_decides(monkeypatch, states, outputs, lead, ranks_lead, is_kept):
-    """Of two whole fits, whatever the evidence of a part of the rows has gained.
+    """Of two whole trainings, if neither says on its way that it will be better.
 
     A few of the rows, which ranks hardly see, may cost a warp a tenth of a nat of each.
     """
@@ -316,7 +329,8 @@ def test_what_rows_left_out_say_decides(monkeypatch, states, outputs, lead, rank
         said.append(kind)
         known = kind, str(outputs)
         if known not in states:
-            states[known] = train(self, starts, part, end_pass)
+            states[known] = finish(train(self, starts, part, end_pass))
+        yield np.nan
         judged = {"score": is_warped * lead, "rank": is_warped * ranks_lead}
         return tuple(replace(one, **judged) for one in states[known])
 
@@ -324,9 +338,75 @@ def test_what_rows_left_out_say_decides(monkeypatch, states, outputs, lead, rank
     monkeypatch.setattr(_joint_learner, "_LEAST_VALUES", 1_000)  # no output is tried alone
     model = VBGPRegressor(random_state=0, max_iter=4, **outputs or {}).fit(X, y)
     assert said == [Coordinates, WarpedCoordinates]
-    assert model.n_iter_ == sum(states[kind, str(outputs)][0].n_iter for kind in said)
     assert model.input_warp_.shape == (3, 2)
     assert np.all(np.isfinite(model.input_warp_)) == is_kept
+
+
+class Outcome(NamedTuple):
+    """What a training comes to, as far as another one is compared with it."""
+
+    name: str
+    score: float
+    rank: float
+
+
+def train_as(name, score, rank, end_pass, passes):
+    """A training that says after two passes how good it may be, and has two more."""
+    for rest in (False, True):
+        if rest:
+            yield rank
+        for _ in range(2):
+            if not end_pass.stopped:
+                passes.append(name)
+                end_pass(None)
+    return (Outcome(name, score, rank),)
+
+
+def choose(lead, score=0.0, stop_after=None):
+    """Which one is chosen, and whose passes there are, where warped inputs lead on the way."""
+    passes = []
+    watch = Watch(lambda _: len(passes) == stop_after)
+    straight = train_as("s", 0.0, 1.0, watch, passes)
+    warped = train_as("w", score, 1.0 + lead, watch, passes)
+    return _find_better(straight, warped, watch)[0].name, "".join(passes)
+
+
+@pytest.mark.parametrize(
+    ("lead", "score", "chosen", "passes"),
+    [
+        (1.1 * _CLEAR_LEAD, -1.0, "w", "sswwww"),
+        (0.9 * _CLEAR_LEAD, -1.0, "s", "sswwssww"),
+        (0.9 * _CLEAR_LEAD, 1.0, "w", "sswwssww"),
+        (-5.0, 1.0, "w", "sswwssww"),
+        (np.nan, -1.0, "s", "sswwssww"),
+    ],
+)
+def test_straight_inputs_go_on_unless_they_are_clearly_behind(lead, score, chosen, passes):
+    assert choose(lead, score) == (chosen, passes)
+
+
+@pytest.mark.parametrize(
+    ("stop_after", "chosen"), [(1, "s"), (2, "s"), (3, "w"), (4, "w"), (5, "s"), (6, "s"), (7, "w")]
+)
+def test_of_a_training_that_is_stopped_there_is_what_was_at_work(stop_after, chosen):
+    """Or the better one, if straight inputs have come to their end."""
+    found, passes = choose(0.0, 1.0, stop_after)
+    assert found == chosen
+    assert passes == "sswwssww"[:stop_after]
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("stop_after", [None, 10])
+def test_every_pass_counts(monkeypatch, goes_on, stop_after):
+    """Those of straight inputs, too, and as long as training was not asked to stop."""
+    monkeypatch.setattr("skvbgp.gp._learner._CLEAR_LEAD", np.inf if goes_on else -np.inf)
+    X, y = make_counts(60)
+    recorder = Recorder(stop_after=stop_after)
+    model = VBGPRegressor(random_state=0, max_iter=4).set_callbacks(recorder).fit(X, y)
+    assert model.n_iter_ == len(recorder.models) == (stop_after or model.n_iter_)
+    assert np.all(np.isfinite(model.input_warp_)) or goes_on
 
 
 def test_warm_start_keeps_the_warp_and_categories_have_none():
