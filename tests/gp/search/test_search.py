@@ -187,7 +187,9 @@ def test_the_most_probable_start_is_judged(monkeypatch):
     starts = [process for _, process in make_starts(["SE", "RQ", "Matern-1/2"], gaussian=True)]
     values = [1.0, 3.0, 2.0]
     pairs = dict(zip(map(id, starts), values, strict=True))
-    monkeypatch.setattr(_search, "train_process", lambda one, *_, **__: Trained(one, pairs[id(one)]))
+    monkeypatch.setattr(
+        _search, "train_process", lambda one, *_, **__: Trained(one, pairs[id(one)])
+    )
     search = make_search(*make_rows(RBF(), 30), 200)
     search.try_processes("any", starts, 5)
     (trial,) = search.trials
