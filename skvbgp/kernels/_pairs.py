@@ -20,7 +20,7 @@ from skvbgp._core.linalg import Array, pack_lower, unpack_lower
 from skvbgp.kernels._base import Kernel
 from skvbgp.kernels._compose import Product, Sum
 from skvbgp.kernels._constant import Constant
-from skvbgp.kernels._distance import centre
+from skvbgp.kernels._distance import centre, factors, squared_distances
 from skvbgp.kernels._linear import Linear
 from skvbgp.kernels._periodic import Periodic
 from skvbgp.kernels._stationary import (
@@ -32,8 +32,9 @@ from skvbgp.kernels._stationary import (
     shares_exponential,
 )
 
-#: Rows up to which triangles beat blocks; entries of what is kept of them, and of a grid.
-_FEW_ROWS, _MOST_ENTRIES, _MOST_IN_GRID = 512, 2**22, 2**20
+#: Rows up to which triangles beat blocks; inputs of which the differences of rows are kept, and
+#: entries of a grid.
+_FEW_ROWS, _FEW_INPUTS, _MOST_IN_GRID = 512, 4, 2**20
 #: Gradient in theta (p,) from a cotangent (t,): of log k, if the kernel is positive, and else of k.
 #: It leaves that as it is, and is to be called once.
 _Pull = Callable[[Array], Array]
@@ -67,6 +68,36 @@ class Pairs(_InEachInput):
         return np.array([pack_lower(operation.outer(x, x)) for x in self.X.T])
 
     @cached_property
+    def _centred(self) -> Array:
+        """The rows (n, d), whose distances are rounded less."""
+        return centre(self.X, None)[0]
+
+    def measure_distances(self, length_scale: Any) -> tuple[Array, _Pull]:
+        """r^2 (t,), and its gradient in the logarithms of the length scales (d,)."""
+        n, d = self.X.shape
+        if d <= _FEW_INPUTS:
+            squares, precision = self.squares, np.full(d, length_scale) ** -2.0
+            return precision @ squares, lambda dr2: -2.0 * precision * (squares @ dr2)
+        A = self._centred / np.asarray(length_scale)  # (n, d)
+
+        def pull(dr2: Array) -> Array:
+            # sum_ij W_ij (a_i - a_j)^2, in every input
+            W = unpack_lower(dr2, n)
+            ends = W.sum(axis=0) + W.sum(axis=1)
+            return 4.0 * np.sum(A * (W @ A), axis=0) - 2.0 * (ends @ A**2)
+
+        return pack_lower(squared_distances(*factors(A, A), own=0)), pull
+
+    def multiply_inputs(self, length_scale: Any) -> tuple[Array, _Pull]:
+        """Sums of products over squared length scales (t,), and the same gradient."""
+        n, d = self.X.shape
+        if d <= _FEW_INPUTS:
+            products, precision = self.products, np.full(d, length_scale) ** -2.0
+            return precision @ products, lambda dv: -2.0 * precision * (products @ dv)
+        A = self.X / np.asarray(length_scale)
+        return pack_lower(A @ A.T), lambda dv: -2.0 * np.sum(A * (unpack_lower(dv, n) @ A), axis=0)
+
+    @cached_property
     def _n_entries(self) -> Array:
         """How many entries of the matrix are a pair's, 2 or 1, (t,)."""
         return pack_lower(2.0 - np.eye(len(self.X)))
@@ -76,8 +107,8 @@ class Pairs(_InEachInput):
 
         The latter, in theta (p,) from a symmetric cotangent (n, n), is to be called once.
         """
-        n, d = self.X.shape
-        if n > _FEW_ROWS or n**2 * d > _MOST_ENTRIES:
+        n = len(self.X)
+        if n > _FEW_ROWS:
             return evaluate_once(kernel, self.X)
         values, pull, is_positive = _trace(kernel, self)
 
@@ -162,13 +193,12 @@ def _trace_exponentials(
 
 
 def _trace_radial(kernel: RBF | Matern | RationalQuadratic, pairs: Pairs) -> tuple[Split, _Pull]:
-    squares = pairs.squares
-    precision = np.full(len(squares), kernel.length_scale) ** -2.0
-    split, pull_radial = kernel._trace(precision @ squares)
+    r2, pull_distances = pairs.measure_distances(kernel.length_scale)
+    split, pull_radial = kernel._trace(r2)
 
     def pull(dlog: Array) -> Array:
         dr2, dshape = pull_radial(dlog)
-        return kernel._dtheta(length_scale=-2.0 * precision * (squares @ dr2), alpha=dshape)
+        return kernel._dtheta(length_scale=pull_distances(dr2), alpha=dshape)
 
     return split, pull
 
@@ -197,17 +227,13 @@ def _trace_periodic(kernel: Periodic, pairs: Pairs) -> _Trace:
 
 
 def _trace_linear(kernel: Linear, pairs: Pairs) -> _Trace:
-    products = pairs.products
-    precision = np.full(len(products), kernel.length_scale) ** -2.0
+    values, pull_products = pairs.multiply_inputs(kernel.length_scale)
     constant = kernel.offset**2
+    values += constant
 
     def pull(d: Array) -> Array:
-        return kernel._dtheta(
-            length_scale=-2.0 * precision * (products @ d), offset=2.0 * constant * d.sum()
-        )
+        return kernel._dtheta(length_scale=pull_products(d), offset=2.0 * constant * d.sum())
 
-    values = precision @ products
-    values += constant
     return _Trace(values, pull, is_positive=False)
 
 

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp.kernels import RBF, _pairs
 from skvbgp.kernels._pairs import Pairs
-from tests.kernels.cases import CASES, inputs
+from tests.kernels.cases import CASES, N_FEATURES, inputs
 
 
 def symmetric(rng, n):
@@ -14,6 +14,13 @@ def symmetric(rng, n):
     return dK + dK.T
 
 
+@pytest.fixture(params=[N_FEATURES, N_FEATURES - 1], ids=["few inputs", "many inputs"])
+def few_inputs(request, monkeypatch):
+    """With differences of rows that are kept, or not."""
+    monkeypatch.setattr(_pairs, "_FEW_INPUTS", request.param)
+
+
+@pytest.mark.usefixtures("few_inputs")
 @pytest.mark.parametrize("kernel", CASES, ids=repr)
 def test_values_and_gradient_are_those_of_the_kernel(kernel, rng):
     X, dK = np.vstack([inputs(7), inputs(2)]), symmetric(rng, 9)  # two places twice
@@ -23,6 +30,7 @@ def test_values_and_gradient_are_those_of_the_kernel(kernel, rng):
     assert_allclose(pull_back(dK), dtheta, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.usefixtures("few_inputs")
 def test_what_is_kept_of_the_rows_serves_other_hyperparameters(rng):
     X, dK = inputs(6), symmetric(rng, 6)
     pairs = Pairs(X)
