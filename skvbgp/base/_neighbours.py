@@ -17,6 +17,8 @@ _TREE_FEATURES = 12
 #: What is added to squared distances of a row, but not of the one before: so much of their median,
 #: which is more than they are rounded.
 _TIES = 1e-12
+#: Rows of which a tree takes longer to make than all distances from a few places.
+_MANY_ROWS = 2**18
 #: Rows of one task of a search.
 _TILE_ROWS = 256
 
@@ -38,12 +40,13 @@ def keep_nearest(distance: Array, index: Index, k: int) -> tuple[Array, Index]:
 class RowSearch:
     """Rows X (n, d) in the coordinates of one distance, ready to be searched.
 
-    A leaf of a tree has so many rows.
+    A leaf of a tree has so many rows. Few places are searched for without one, if rows are many.
     """
 
-    def __init__(self, X: Array, leaf_rows: int = 16) -> None:
+    def __init__(self, X: Array, leaf_rows: int = 16, *, few_places: bool = False) -> None:
         self._X = X
-        self._tree: Any = cKDTree(X, leafsize=leaf_rows) if pays_tree(X.shape[1]) else None
+        has_tree = pays_tree(X.shape[1]) and not (few_places and len(X) > _MANY_ROWS)
+        self._tree: Any = cKDTree(X, leafsize=leaf_rows) if has_tree else None
         self._brute: Any = None
         if self._tree is None:
             from sklearn.neighbors import NearestNeighbors  # a tenth of a second to import

@@ -297,7 +297,7 @@ def draw_groups(X: Array, n_groups: int, size: int, rng: np.random.RandomState) 
     if size == len(X):
         return [np.arange(len(X))]
     centres = rng.choice(len(X), min(n_groups, len(X)), replace=False)
-    _, index = RowSearch(X).nearest(X[centres], size)
+    _, index = RowSearch(X, few_places=True).nearest(X[centres], size)
     return list(index)
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp.base import Neighbourhoods, SmallSearch
+from skvbgp.base import Neighbourhoods, RowSearch, SmallSearch, _neighbours
 
 
 @pytest.mark.parametrize("d", [2, 20])
@@ -30,3 +30,12 @@ def test_the_nearest_of_few_rows(rng):
     assert_array_equal(SmallSearch(grid).find(grid[5:6] + 0.5, 20), found[5:6])
     outlier = np.vstack([X, [[1e4, 0.0, 0.0]]])
     assert_array_equal(SmallSearch(outlier).find(places, 7), SmallSearch(X).find(places, 7))
+
+
+def test_few_places_need_no_tree_of_many_rows(rng, monkeypatch):
+    X, places = rng.standard_normal((50, 3)), rng.standard_normal((4, 3))
+    expected = RowSearch(X).nearest(places, 7)
+    monkeypatch.setattr(_neighbours, "_MANY_ROWS", 49)
+    monkeypatch.setattr(_neighbours, "cKDTree", None)
+    for found, one in zip(RowSearch(X, few_places=True).nearest(places, 7), expected, strict=True):
+        assert_allclose(found, one, rtol=1e-10)
