@@ -23,7 +23,7 @@ from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import Constant
 from skvbgp.kernels._compose import Composite, Product
 from skvbgp.kernels._distance import factors, find_origins, squared_distances
-from skvbgp.kernels._stationary import Stationary, multiply_at
+from skvbgp.kernels._stationary import Exponential, Stationary, multiply_at
 
 #: Entries of the matrices of a stack.
 _STACK_SIZE = 3 * 2**17
@@ -179,16 +179,10 @@ def _prepare(kernel: Covariance, X: Array) -> Callable[[slice], Array]:
         measure = _prepare(kernel.kernel, inputs)
         left, right = outputs @ kernel.coregion.B, np.swapaxes(outputs, 1, 2)
         return lambda rows: measure(rows) * (left[:, rows] @ right[:, :, : rows.stop])
-    if isinstance(kernel, Product) and kernel._groups[0]:
+    if isinstance(kernel, Product):
         exponential, constant, others = kernel._groups
-        distances = _prepare_distances(exponential, X)
-        parts = [_prepare(part, X) for part in others]
-
-        def multiply(rows: slice) -> Array:
-            K = multiply_at(exponential, constant, (measure(rows) for measure in distances))
-            return kernel._combine([K, *(part(rows) for part in parts)])
-
-        return multiply
+        if exponential:
+            return _prepare_product(exponential, constant, [_prepare(one, X) for one in others], X)
     if isinstance(kernel, Composite):
         parts = [_prepare(part, X) for part in kernel.kernels]
 
@@ -197,14 +191,33 @@ def _prepare(kernel: Covariance, X: Array) -> Callable[[slice], Array]:
             return kernel._combine(blocks)  # into the largest
 
         return combine
-    if isinstance(kernel, Constant):
+    if type(kernel) is Constant:
         value = np.full((1, 1, 1), kernel.value)
         return lambda rows: value.copy()
-    if isinstance(kernel, Stationary):
+    # not one that inherits and has another covariance
+    if isinstance(kernel, Stationary) and type(kernel).__call__ is Stationary.__call__:
         (measure,) = _prepare_distances([kernel], X)
         return lambda rows: kernel._radial(measure(rows))
     whole = np.stack([kernel(rows) for rows in X])
     return lambda rows: whole[:, rows, : rows.stop].copy()
+
+
+def _prepare_product(
+    exponential: Sequence[Exponential],
+    constant: float,
+    others: Sequence[Callable[[slice], Array]],
+    X: Array,
+) -> Callable[[slice], Array]:
+    """The same of a product, of which some factors share an exponential."""
+    distances = _prepare_distances(exponential, X)
+
+    def multiply(rows: slice) -> Array:
+        K = multiply_at(exponential, constant, (measure(rows) for measure in distances))
+        for measure in others:
+            K *= measure(rows)
+        return K
+
+    return multiply
 
 
 def _prepare_distances(kernels: Sequence[Stationary], X: Array) -> list[Callable[[slice], Array]]:

@@ -146,7 +146,7 @@ class Product(Composite):
         K = radial(lambda *r2: multiply_at(exponential, constant, r2), *inputs)
         return self._combine([K, *(k(X, Z) for k in others)])
 
-    @property
+    @property  # not a cached one, which `_take_theta` would hand on
     def _groups(self) -> tuple[list[Exponential], float, list[Kernel]]:
         """Factors that may share one exponential, the product of the constants, and the others."""
         exponential: list[Exponential] = [k for k in self.kernels if shares_exponential(k)]

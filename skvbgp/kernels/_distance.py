@@ -59,14 +59,14 @@ def radial(k: Callable[..., Array], *inputs: tuple[Array, Array]) -> Array:
     `k` may overwrite its arguments. If both inputs are the same array, in all pairs, half of the
     entries are mirrored.
     """
-    A, B = inputs[0]
-    sides = [factors(*pair) for pair in inputs]
+    sides, is_symmetric = [factors(A, B) for A, B in inputs], all(A is B for A, B in inputs)
 
     def evaluate(rows: slice, columns: slice) -> Array:
-        own = rows.start if A is B else None
+        own = rows.start if is_symmetric else None
         return k(*(squared_distances(left[rows], right[columns], own) for left, right in sides))
 
-    return by_block(evaluate, len(A), len(B), is_symmetric=A is B)
+    left, right = sides[0]
+    return by_block(evaluate, len(left), len(right), is_symmetric=is_symmetric)
 
 
 def by_block(

@@ -19,6 +19,8 @@ from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, ScaledLeaf
 # Points of a Matern-1/2 kernel closer than this many length scales count as equal: at its kink
 # the gradient, which is not defined there, is set to zero.
 _COINCIDENT = 1e-8
+# Up to here a rational quadratic is right to alpha times 1e-16 without log1p.
+_LARGE_ALPHA = 100.0
 
 
 def squared_exponential(r2: Array) -> Array:
@@ -96,9 +98,9 @@ class Split(NamedTuple):
 
 
 def multiply(parts: Iterable[Split]) -> Array:
-    """The product of values, in the place of the first exponent, with one exponential.
+    """The product of values, in the place of the first exponent.
 
-    That takes as long as most of the rest.
+    With one exponential, which may take as long as all else together.
     """
     exponents, factors = zip(*parts, strict=True)
     K: Array = reduce(iadd, exponents)
@@ -289,29 +291,34 @@ class RationalQuadratic(Exponential):
     alpha_bounds: Bounds = DEFAULT_BOUNDS
 
     def _split(self, r2: Array) -> Split:
-        t = self._enlarge(r2)
-        np.log(t, out=t)
+        r2 *= 0.5 / self.alpha
+        t = self._measure_log(r2)
         t *= -self.alpha
         return Split(t)
 
     def _radial_vjp(self, r2: Array, dlog: Array) -> tuple[Array, float]:
-        u = self._enlarge(r2)
-        return self._pull(u, np.log(u), dlog)
+        return self._pull(*self._logarithm(r2), dlog)
 
     def _trace(self, r2: Array) -> tuple[Split, Callable[[Array], tuple[Array, float]]]:
-        u = self._enlarge(r2)
-        t = np.log(u)
+        u, t = self._logarithm(r2)
         return Split(-self.alpha * t), lambda dlog: self._pull(u, t, dlog)
 
-    def _enlarge(self, r2: Array) -> Array:
-        """Return u = 1 + r^2 / (2 alpha) in the place of `r2`.
-
-        Its rounding is one of alpha log u, not of the distance: so log1p, which takes longer, is
-        not needed.
-        """
+    def _logarithm(self, r2: Array) -> tuple[Array, Array]:
+        """Return u = 1 + r^2 / (2 alpha), in the place of `r2`, and log u."""
         r2 *= 0.5 / self.alpha
+        t = self._measure_log(r2.copy())
         r2 += 1.0
-        return r2
+        return r2, t
+
+    def _measure_log(self, v: Array) -> Array:
+        """Return log(1 + v) in the place of v.
+
+        By log1p, which takes twice as long, where alpha makes much of what 1 + v is rounded by.
+        """
+        if self.alpha > _LARGE_ALPHA:
+            return np.log1p(v, out=v)
+        v += 1.0
+        return np.log(v, out=v)
 
     def _pull(self, u: Array, t: Array, dlog: Array) -> tuple[Array, float]:
         # k = exp(-alpha t), dlog k/dr^2 = -1/2 / u and dlog k/dlog alpha = alpha (1 - 1 / u - t)

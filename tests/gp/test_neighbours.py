@@ -7,7 +7,18 @@ from numpy.testing import assert_allclose
 from skvbgp.gp._neighbours import count_sets, measure_stack
 from skvbgp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
 
+
+class Doubled(RBF):
+    """What a user may write."""
+
+    def __call__(self, X, Z=None):
+        return 2.0 * super().__call__(X, Z)
+
+
 KERNELS = [
+    2.0 * RBF([1.0, 3.0]) * (Linear() + White(0.1)) * Periodic() * Matern(1.0),
+    Doubled(),
+    Doubled() * RBF() + Doubled(),
     Matern([1.0, 3.0], nu=0.5),
     2.0 * Matern([1.0, 3.0]) * RationalQuadratic([2.0, 0.5], alpha=0.7),
     0.5 * RBF([1.0, 2.0]) + 1.5 * Matern([3.0, 1.0], nu=2.5),

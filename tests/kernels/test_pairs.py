@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp.kernels import RBF, _pairs
+from skvbgp.kernels import RBF, Matern, _pairs
 from skvbgp.kernels._pairs import Pairs
 from tests.kernels.cases import CASES, N_FEATURES, inputs
 
@@ -41,6 +41,16 @@ def test_what_is_kept_of_the_rows_serves_other_hyperparameters(rng):
             assert_allclose(K, np.tril(other(X)), rtol=1e-12, atol=1e-14)
             expected = other.vjp(X, None, other(X), dK)[0]
             assert_allclose(pull_back(dK), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.usefixtures("few_inputs")
+@pytest.mark.parametrize("origin", [1e4, 1e6])
+def test_rows_far_from_the_origin_lose_nothing(origin, rng):
+    X, dK, kernel = inputs(6), symmetric(rng, 6), 2.0 * RBF((0.7, 1.3, 2.1)) * Matern(1.4)
+    X = (X + origin) - origin  # what is left of the rows there
+    (K, pull_back), (far, pull_far) = (Pairs(Z).evaluate(kernel) for Z in (X, X + origin))
+    assert_allclose(far, K, rtol=1e-9)
+    assert_allclose(pull_far(dK), pull_back(dK), rtol=1e-7)
 
 
 def test_many_rows_are_evaluated_by_the_kernel_itself(monkeypatch, rng):

@@ -91,6 +91,14 @@ def test_rational_quadratic_has_a_length_scale_per_input():
     assert_allclose(RationalQuadratic(SCALES, alpha=0.7)(X, Z), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("alpha", [0.1, 99.0, 1e3, 1e5, 1e10, 1e16])
+def test_rational_quadratic_tends_to_the_squared_exponential(alpha):
+    X = inputs(7)
+    r2 = np.sum((X[:, None] - X) ** 2, axis=2)
+    expected = np.exp(-alpha * np.log1p(r2 / (2.0 * alpha)))
+    assert_allclose(RationalQuadratic(1.0, alpha=alpha)(X), expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("kernel", CASES, ids=repr)
 def test_diagonal_and_shapes(kernel):
     X, Z = inputs(6), inputs(1, seed=1)
