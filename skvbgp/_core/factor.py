@@ -22,8 +22,9 @@ from skvbgp._core.linalg import (
 from skvbgp._core.order import Index, cut
 
 #: Rows of a block: as many as keep what is not a product of matrices short, and the products quick.
+_BLOCK_ROWS = 128
 #: Rows of a product of which only what is below the diagonal is needed.
-_BLOCK_ROWS, _GRAM_ROWS = 128, 256
+_GRAM_ROWS = 256
 #: What errors call the matrix.
 _NAME = "covariance of rows"
 #: Ratio of L's entries on the diagonal down to which C^-1's are computed in single precision.
@@ -60,11 +61,11 @@ class InverseFactor:
     def solve(self, values: Array) -> Array:
         return triu_times(self.inverse, tril_times(self.inverse, values))
 
-    def invert_rows(self, index: Index) -> Array:
-        """Rows (m, n) of C^-1."""
-        if 3 * len(index) > len(self.inverse):  # then all of them take less
-            return tril_gram(self.inverse)[index]
-        return self.inverse[:, index].T @ self.inverse
+    def take_precision(self, index: Index, columns: Index) -> Array:
+        """Entries (m, k) of C^-1, k of each of some rows (m,)."""
+        if 3 * len(index) > len(self.inverse):  # then all rows take less
+            return tril_gram(self.inverse)[index[:, None], columns]
+        return np.take_along_axis(self.inverse[:, index].T @ self.inverse, columns, axis=1)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class BlockFactor:
     """That of which L is known, and the inverses of the blocks on its diagonal.
 
     Everything is products of matrices, in NumPy, so that other threads run meanwhile. What is above
-    the blocks on the diagonal of L is not set.
+    the blocks on the diagonal of L is none of it.
     """
 
     L: Array
@@ -111,9 +112,19 @@ class BlockFactor:
     def log_diagonal(self) -> Array:
         return np.log(np.diagonal(self.L))
 
-    @cached_property
+    @property
     def precision(self) -> Array:
-        """Of single precision, but for ill-conditioned matrices: this is most of the work."""
+        """Of single precision, but for ill-conditioned matrices: this is much of the work.
+
+        Kept by hand: Python 3.11 makes a cached property of one object at a time.
+        """
+        known = vars(self)
+        if "_precision" not in known:
+            known["_precision"] = self._measure_precision()
+        result: Array = known["_precision"]
+        return result
+
+    def _measure_precision(self) -> Array:
         diagonal, precision = np.diagonal(self.L), np.empty(len(self.L))
         is_single = diagonal.min() >= _SINGLE_RATIO * diagonal.max()
         for rows, columns in self._invert(np.float32 if is_single else np.float64):
@@ -153,11 +164,11 @@ class BlockFactor:
     def solve(self, values: Array) -> Array:
         return self.unwhiten(self.whiten(values))
 
-    def invert_rows(self, index: Index) -> Array:
-        """Rows (m, n) of C^-1."""
+    def take_precision(self, index: Index, columns: Index) -> Array:
+        """Entries (m, k) of C^-1, k of each of some rows (m,)."""
         unit = np.zeros((len(self.L), len(index)))
         unit[index, np.arange(len(index))] = 1.0
-        return self.solve(unit).T
+        return np.take_along_axis(self.solve(unit).T, columns, axis=1)
 
 
 def _factorise(C: Array) -> list[Array]:

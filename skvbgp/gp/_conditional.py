@@ -111,7 +111,7 @@ class Conditional:
 
     def scale_without(self, index: Index, near: Index) -> Scale:
         """The same at m of the rows, which do not predict their neighbours either."""
-        both = np.take_along_axis(self.factor.invert_rows(index), near, axis=1)
+        both = self.factor.take_precision(index, near)
         gain = both / self.factor.precision[index, None]
         noise = self.process.spread_noise(self.known)
         least = 1.0 / (self.process.covariance.diag(self.X) + noise)  # where no row says anything
