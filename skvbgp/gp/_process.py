@@ -382,7 +382,10 @@ class Process(PickledByFields):
 
 
 def prepare(groups: Iterable[Group]) -> list[tuple[Array, Array, RowNoise | None, Pairs]]:
-    """Groups with what the matrices of any hyperparameters have in common, for `evidence`."""
+    """Groups with what the matrices of any hyperparameters have in common, for `evidence`.
+
+    That is of up to 512 rows of one output.
+    """
     return [(*group, Pairs(group[0])) for group in groups]
 
 

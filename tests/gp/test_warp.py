@@ -12,10 +12,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skvbgp._core.scaling import Coordinates
 from skvbgp._optim.ascent import Watch
 from skvbgp.base import _joint_learner
-from skvbgp.gp import VBGPRegressor
+from skvbgp.gp import VBGPRegressor, _learner
 from skvbgp.gp._learner import _CLEAR_LEAD, GPLearner, _find_better
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._sum import train_sum
 from skvbgp.gp._warp import (
     Warp,
     WarpedCoordinates,
@@ -407,6 +408,22 @@ def test_every_pass_counts(monkeypatch, goes_on, stop_after):
     model = VBGPRegressor(random_state=0, max_iter=4).set_callbacks(recorder).fit(X, y)
     assert model.n_iter_ == len(recorder.models) == (stop_after or model.n_iter_)
     assert np.all(np.isfinite(model.input_warp_)) or goes_on
+
+
+@pytest.mark.usefixtures("eager")
+def test_both_go_on_where_the_number_of_inducing_inputs_is_given(monkeypatch):
+    """There is nothing to compare on the way."""
+    started = []
+
+    def train(*arguments):
+        started.append(arguments)
+        return train_sum(*arguments)
+
+    monkeypatch.setattr(_learner, "train_sum", train)
+    X, y = make_counts(60)
+    model = VBGPRegressor(n_inducing=15, n_neighbors=12, max_iter=4, random_state=0).fit(X, y)
+    assert len(started) == 2
+    assert np.isfinite(model.predict(X)).all()
 
 
 def test_warm_start_keeps_the_warp_and_categories_have_none():

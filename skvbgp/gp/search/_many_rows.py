@@ -101,7 +101,7 @@ class ManyRowsSearch(Search):
         if grows and not self.stopped:
             self.try_combined(_TRIAL_ITERATIONS, few=False)
         pool = list(self.trials)
-        k = self._count_neighbours(max(pool, key=attrgetter("rank")))
+        k = self._count_neighbours(self.best)
         if not self.stopped:
             pool += self._train_further(self._select(pool, _count_kept(k)))
         found = self._mix_best(pool, k, starts[0][1] if grows else None)

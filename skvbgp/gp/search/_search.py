@@ -42,8 +42,8 @@ STEEP_ITERATIONS = 40
 
 T = TypeVar("T")
 
-#: What yields, after the first stage, how well rows are predicted that are left out (what searches
-#: are compared by; NaN says nothing), and returns what has been learned after the second one.
+#: What yields once, after the first stage, how well rows are predicted that are left out (what
+#: searches are compared by; NaN says nothing), and returns what has been learned after the second.
 Training = Generator[float, None, T]
 
 
