@@ -12,7 +12,7 @@ from skvbgp.kernels import RBF
 ROWS = factor._BLOCK_ROWS
 
 
-def factorise(C, noise=0.0, jitter=0.0):
+def factorise(C, noise=0.0, jitter=1e-30):
     """C + diag(noise) + jitter, from C's lower triangle."""
     unit = np.ones(len(C))
     return BlockFactor.of(np.tril(C), noise * unit, jitter, unit)
