@@ -121,10 +121,11 @@ class Sample:
     def _draw_order(self, size: int) -> Index:
         """Distinct random rows, those that judge before all others."""
         order = self.rng.permutation(len(self.y))
-        if self.judges is not None:
-            first = self.judges.rows
-            order = np.concatenate([first, order[~np.isin(order, first)]])
-        return order[:size]
+        if self.judges is None:
+            return order[:size]
+        first = self.judges.rows
+        order = order[: size + len(first)]  # enough, as there may be many
+        return np.concatenate([first, order[~np.isin(order, first)]])[:size]
 
     @cached_property
     def _judged(self) -> list[Rows]:
