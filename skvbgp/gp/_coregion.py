@@ -23,6 +23,7 @@ from scipy.special import exprel
 
 from skvbgp._core.linalg import Array
 from skvbgp.kernels import Kernel
+from skvbgp.kernels._pairs import Pairs
 
 #: Limits of the entries of S, and of the logarithms of r: noise of one output may be next to
 #: nothing, and most of the spread of another one.
@@ -148,17 +149,27 @@ class JointCovariance:
         inputs, outputs = self.coregion.split(X)
         return self.kernel.diag(inputs) * (outputs @ np.diagonal(self.coregion.B))
 
-    def evaluate(self, X: Array) -> tuple[Array, PullBack]:
+    def evaluate(self, X: Array, pairs: Pairs | None = None) -> tuple[Array, PullBack]:
         """The matrix (n, n), and what gives the gradients of its cotangent (n, n).
 
-        Those in the indicators, which are given, are zero.
+        Those in the indicators, which are given, are zero. By pairs of the inputs, what is above
+        the diagonal may be missing, and there is no gradient in the rows.
         """
         inputs, outputs = self.coregion.split(X)
-        K, between = self.kernel(inputs), outputs @ self.coregion.B @ outputs.T
+        between = outputs @ self.coregion.B @ outputs.T
+        if pairs is not None:
+            K, pull_pairs = pairs.evaluate(self.kernel)
+        else:
+            K = self.kernel(inputs)
 
         def pull_back(dK: Array) -> tuple[Array, Array, Array]:
+            lower = np.tril(dK * K)
+            told = outputs.T @ lower @ outputs
+            own = (outputs.T * np.diagonal(lower)) @ outputs
+            d_entries = self.coregion.vjp(told + told.T - own)
+            if pairs is not None:
+                return pull_pairs(dK * between), np.empty(0), d_entries
             d_theta, d_inputs, _ = self.kernel.vjp(inputs, None, K, dK * between)
-            d_entries = self.coregion.vjp(outputs.T @ (dK * K) @ outputs)
             return d_theta, np.hstack([d_inputs, np.zeros_like(outputs)]), d_entries
 
         return K * between, pull_back

@@ -306,6 +306,11 @@ class Process(PickledByFields):
             return self.factorise(X, y, known)
         return Conditional(self, X, y, InverseFactor(inverse), known)
 
+    def prepare(self, groups: Iterable[Group]) -> list[tuple[Array, Array, RowNoise | None, Pairs]]:
+        """Groups with what their matrices of any hyperparameters have in common, for `evidence`."""
+        t = 0 if self.coregion is None else self.coregion.t
+        return [(X, y, known, Pairs(X[:, : X.shape[1] - t])) for X, y, known in groups]
+
     def log_evidence(
         self, X: Array, y: Array, known: RowNoise | None = None, pairs: Pairs | None = None
     ) -> float:
@@ -373,7 +378,7 @@ class Process(PickledByFields):
         By pairs of rows only the lower triangle, and no gradient in X.
         """
         if isinstance(self.covariance, JointCovariance):
-            return self.covariance.evaluate(X)
+            return self.covariance.evaluate(X, pairs)
         if pairs is not None:
             K, pull_back = pairs.evaluate(self.kernel)
             return K, lambda dK: (pull_back(dK), np.empty(0), None)
@@ -381,19 +386,11 @@ class Process(PickledByFields):
         return K, lambda dK: self.kernel.vjp(X, None, K, dK)
 
 
-def prepare(groups: Iterable[Group]) -> list[tuple[Array, Array, RowNoise | None, Pairs]]:
-    """Groups with what the matrices of any hyperparameters have in common, for `evidence`.
-
-    That is of up to 512 rows of one output.
-    """
-    return [(*group, Pairs(group[0])) for group in groups]
-
-
 def train_process(
     process: Process, groups: Iterable[Group], *, max_iter: int, tol: float
 ) -> Trained[Process]:
     """Maximise the groups' log evidence plus the log prior."""
-    return train(process, prepare(groups), max_iter=max_iter, tol=tol)
+    return train(process, process.prepare(groups), max_iter=max_iter, tol=tol)
 
 
 def start_process(

@@ -85,6 +85,18 @@ def test_gradient_of_the_evidence(rng, t, gaussian, n_gaps):
 
 
 @pytest.mark.parametrize("t", [2, 3])
+@pytest.mark.parametrize("most", [0, 512])
+def test_evidence_of_prepared_rows(rng, monkeypatch, t, most):
+    """By pairs of inputs, and of more rows without."""
+    monkeypatch.setattr("skvbgp.kernels._pairs._FEW_ROWS", most)
+    process, (X, _), y = make_process(t, False), make_rows(rng, 14, t), rng.standard_normal(14)
+    value, gradient = process.evidence(X, y)
+    (prepared,) = process.prepare([(X, y, None)])
+    assert_allclose(process.log_evidence(*prepared), value, rtol=1e-10)
+    assert_allclose(process.evidence(*prepared)[1], gradient, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("t", [2, 3])
 def test_gradient_of_the_evidence_in_the_inputs(rng, t):
     """It is zero in the indicators, which are given."""
     process, (X, _), y = make_process(t, False), make_rows(rng, 9, t), rng.standard_normal(9)

@@ -13,7 +13,7 @@ from skvbgp.base import pick
 from skvbgp.gp import _process
 from skvbgp.gp._conditional import bound_variance
 from skvbgp.gp._neighbours import predict_places
-from skvbgp.gp._process import Process, prepare, start_process
+from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import RBF, Matern, Periodic
 from skvbgp.kernels._candidates import add, make_base_kernels, multiply
@@ -300,7 +300,7 @@ def test_gradient_of_the_evidence_of_weighted_rows(process, rows, known):
 @pytest.mark.parametrize("has_noise", [False, True])
 def test_what_is_kept_of_a_group_gives_the_same_evidence(process, rows, known, has_noise):
     group = (*rows, known if has_noise else None)
-    (prepared,) = prepare([group])
+    (prepared,) = process.prepare([group])
     (value, gradient), (expected, slope) = process.evidence(*prepared), process.evidence(*group)
     assert_allclose([value, process.log_evidence(*prepared)], expected, rtol=1e-9)
     assert_allclose(gradient, slope, rtol=1e-6, atol=1e-9)

@@ -20,7 +20,7 @@ from scipy.special import logsumexp
 from skvbgp._optim.maximum import Trained, draw_processes
 from skvbgp.gp._belief import measure_score, shape_errors, tell_noises, vary_noise, widen
 from skvbgp.gp._mixture import Mixture
-from skvbgp.gp._process import Process, prepare, train_process
+from skvbgp.gp._process import Process, train_process
 from skvbgp.gp._row_noise import Group
 from skvbgp.gp.search._folds import LEAST_ROWS, draw_folds, judge_folds
 from skvbgp.gp.search._free_inputs import free_inputs, has_many_inputs
@@ -166,7 +166,7 @@ class FewRowsSearch(Search):
         top = self._find_most_probable().trained.value
         chosen = [t for t in self.trials if t.trained.value > top - _WITHIN]
         processes, log_weights, trial_of = [], [], []
-        groups = prepare(self.groups)
+        groups = chosen[0].process.prepare(self.groups)  # alike for all
         for i, trial in enumerate(chosen):
             seed = self.rng.randint(np.iinfo(np.int32).max)
             drawn, at_maximum = draw_processes(trial.trained, groups, _N_DRAWS, seed)
