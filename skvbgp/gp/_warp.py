@@ -92,7 +92,9 @@ class Warp:
 
         Those that are ``shared`` (d,), as they encode one input together, stay as they are.
         """
-        columns = now[np.searchsorted(known, self.columns)]  # of numbers, which have one each
+        order = np.argsort(known)  # they go by inputs, and a category's columns are behind numbers
+        found = order[np.searchsorted(known, self.columns, sorter=order)]
+        columns = now[found]  # of numbers, which have one each
         kept = ~shared[columns]
         parts = (part[kept] for part in (self.centre, self.width, self.offset, self.scale))
         return type(self)(columns[kept], *parts)

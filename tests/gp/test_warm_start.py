@@ -58,11 +58,20 @@ def test_where_columns_stay_so_does_everything(owners):
 
 
 @pytest.mark.parametrize("n_outputs", [0, 2])
-def test_a_warp_is_of_the_same_inputs(n_outputs):
-    warp = Warp(np.array([0, 3]), *np.arange(8.0).reshape(4, 2))
+@pytest.mark.parametrize(
+    ("known", "now", "columns", "expected"),
+    [
+        (KNOWN, NOW, [0, 3], [0, 4]),
+        # as `Categories` encode an input between two numbers, and one in front of them
+        ((0, 2, 1, 1), (0, 2, 1, 1, 1), [0, 1], [0, 1]),
+        ((1, 2, 0, 0), (1, 2, 0, 0, 0), [0, 1], [0, 1]),
+    ],
+)
+def test_a_warp_is_of_the_same_inputs(n_outputs, known, now, columns, expected):
+    warp = Warp(np.array(columns), *np.arange(8.0).reshape(4, 2))
     offset = np.zeros(4 + n_outputs)
-    known = add_inputs(KNOWN, n_outputs)
+    known = add_inputs(known, n_outputs)
     state = make_state(known, coordinates=WarpedCoordinates(offset, offset + 1.0, warp))
-    found = move_warp(state, 5, NOW, n_outputs).coordinates.warp
-    assert_array_equal(found.columns, [0, 4])
+    found = move_warp(state, 5, now, n_outputs).coordinates.warp
+    assert_array_equal(found.columns, expected)
     assert_array_equal([found.centre, found.width], [[0.0, 1.0], [2.0, 3.0]])
