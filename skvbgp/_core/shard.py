@@ -39,7 +39,7 @@ class Shard:
         self._numbers = [block.numbers for block in blocks if isinstance(block, NumberedBlock)]
         self._starts = np.cumsum([0, *(len(block.y) for block in blocks)])
         self._thread = ThreadPoolExecutor(1)
-        self._next: tuple[int, Any] = (-1, None)
+        self._next: tuple[str, Any] = ("", None)
         self._kept: dict[str, tuple[Any, Any]] = {}
 
     def keep(self, what: str, key: Any, make: Callable[[], Any]) -> Any:
@@ -55,7 +55,7 @@ class Shard:
             return function(*shared, self)
 
     def begin(
-        self, number: int, function: Callable[..., Iterator[Any]], shared: tuple[Any, ...]
+        self, number: str, function: Callable[..., Iterator[Any]], shared: tuple[Any, ...]
     ) -> Any:
         """The first result of ``function(*shared, self)``; it goes on with the next one."""
         results = function(*shared, self)
@@ -64,7 +64,7 @@ class Shard:
         self._next = number, self._thread.submit(_advance, results)
         return first
 
-    def resume(self, number: int) -> Any:
+    def resume(self, number: str) -> Any:
         """The next result of what has begun with this number, None if there is none."""
         latest, result = self._next
         if latest != number:

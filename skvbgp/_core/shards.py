@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from functools import reduce
-from itertools import compress, count, cycle, islice
+from itertools import compress, cycle, islice
 from operator import getitem
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,6 @@ class ShardedRows:
 
     def __init__(self, X: Any, y: Any) -> None:
         self._client = find_client()
-        self._numbers = count()
         self._settle(self._load(X, y))
 
     def _load(self, X: Any, y: Any) -> list[Any]:
@@ -164,7 +164,7 @@ class ShardedRows:
         self, function: Callable[..., Iterator[Any]], shared: dict[int, tuple[Any, ...]]
     ) -> Begun:
         """Start ``function(*shared[k], shard)`` of some shards, which yields results as above."""
-        number, chosen = next(self._numbers), list(shared)
+        number, chosen = uuid4().hex, list(shared)
 
         def begin(k: int) -> Any:
             return self._ask(k, "begin", number, function, shared[k])
