@@ -14,6 +14,7 @@ from skvbgp.base import Gaps, Neighbourhoods, RowSearch
 from skvbgp.gp._rows import Rows
 
 P = TypeVar("P")
+T = TypeVar("T")
 
 #: What has been made of some rows is extended to all if at most one in so many is new: with more, a
 #: new factorisation takes less time.
@@ -91,15 +92,22 @@ class NearRows(PickledByFields):
 
     # -- rows that are added -----------------------------------------------------------------------
 
-    @cached_property
-    def _begun(self) -> Any:
-        """What has been made of some of the rows, None if nothing is known."""
-        return None
+    #: What has been made of some of the rows, None if nothing is known.
+    _begun: Any = None
 
     def _go_on_from(self, begun: Any, n: int) -> None:
         """Begin with what has been made of n rows, where all predict and few are new."""
         if self.is_exact and 0 <= _EXTENSIONS * (len(self.rows) - n) <= len(self.rows):
             vars(self)["_begun"] = begun
+
+    def _conclude(self, name: str, made: T) -> T:
+        """Keep what has been made of all rows, and then no longer what it began with.
+
+        In this order: another thread that asks for the same meanwhile makes it in the same way.
+        """
+        vars(self)[name] = made
+        vars(self).pop("_begun", None)
+        return made
 
     # -- missing entries ---------------------------------------------------------------------------
 

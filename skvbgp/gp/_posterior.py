@@ -57,7 +57,10 @@ class NeighbourPosterior(NearRows):
     @cached_property
     def conditionals(self) -> tuple[Conditional, ...]:
         """What all rows say to each process."""
-        begun = vars(self).pop("_begun", None)
+        return self._conclude("conditionals", self._condition_on_rows())
+
+    def _condition_on_rows(self) -> tuple[Conditional, ...]:
+        begun = self._begun
         if begun is None or not self._begins_with(begun[0]):
             return self.condition(slice(None))
         X, y = self.coordinates.scaled(self.rows.X), self.target.scaled(self.rows.y)

@@ -72,8 +72,10 @@ class ClassPosterior(NearRows):
     @cached_property
     def _known(self) -> KnownVotes:
         """What all rows say to each process."""
-        votes = scale_votes(self.votes, self.coordinates)
-        begun = vars(self).pop("_begun", None)
+        return self._conclude("_known", self._factorise())
+
+    def _factorise(self) -> KnownVotes:
+        votes, begun = scale_votes(self.votes, self.coordinates), self._begun
         if begun is None or not votes.begin_with(begun.votes):
             return KnownVotes(votes, tuple(one.factorise(votes) for one in self.processes))
         pairs = zip(self.processes, begun.conditionals, strict=True)
