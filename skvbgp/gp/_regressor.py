@@ -289,7 +289,7 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
         >>> mean.shape
         (100,)
         """
-        check_is_fitted(self)
+        self._posterior()  # with the `n_jobs` of now
         with single_blas_thread:
             mean, variance = self._state.leave_out_all()
         return mean, np.sqrt(variance)

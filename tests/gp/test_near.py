@@ -50,6 +50,39 @@ def test_workers_may_be_others_than_in_the_fit(rng, asked, case):
     assert not asked
 
 
+def test_rows_are_left_out_by_as_many_workers(rng, asked):
+    """As say so now: the fit or the prediction before may have had others."""
+    X = rng.standard_normal((40, 2))
+    model = VBGPRegressor(**FIXED).fit(X, np.sin(3.0 * X[:, 0]))
+    expected = model.loo_predict()
+    assert not asked
+    assert_array_equal(model.set_params(n_jobs=1).loo_predict(), expected)
+    assert set(asked) == {1}
+
+
+@pytest.mark.parametrize("case", ["regression", "classes"])
+def test_what_is_known_goes_on_with_few_more_rows(rng, case):
+    """Where all rows predict; what it begins with is then no longer kept."""
+    X = rng.standard_normal((60, 2))
+    y = np.sin(3.0 * X[:, 0])
+    settings = FIXED | {"n_neighbors": 60}
+    model, targets, known, name = {
+        "regression": (VBGPRegressor(**settings), y, {}, "conditionals"),
+        "classes": (VBGPClassifier(**settings), y > 0.0, {"classes": [False, True]}, "_known"),
+    }[case]
+    predict = "predict" if case == "regression" else "predict_proba"
+    model.partial_fit(X[:57], targets[:57], **known)
+    getattr(model, predict)(X)
+    model.partial_fit(X[57:], targets[57:])
+    posterior = model._state.posterior
+    assert posterior._begun is not None
+    found = getattr(model, predict)(X)
+    assert posterior._begun is None and name in vars(posterior)
+    whole = type(model)(**settings).fit(X, targets)
+    if case == "regression":
+        assert_allclose(found, whole.predict(X), rtol=1e-6, atol=1e-8)
+
+
 @pytest.mark.parametrize("case", ["regression", "classes"])
 def test_rows_that_are_known_are_not_prepared_again(rng, monkeypatch, case):
     """For a search among them; small chunks of a stream are joined."""
