@@ -6,6 +6,7 @@ Every kernel says something of votes that are left out; by that they share, see 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -97,6 +98,7 @@ class Combination(NamedTuple):
 
         `counts` (M, K) says how often each label was left out, and `d` is the number of columns.
         """
+        parts = sorted(parts, key=attrgetter("is_inducing"))  # as `Found` has them
         near = [part.trained for part in parts if not part.is_inducing]
         weights = weigh_by_models(near, d)  # as they were judged
         charges = [part.charge for part in parts]

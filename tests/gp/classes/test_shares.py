@@ -1,6 +1,7 @@
 """Shares of kernels, against a search of the simplex for the optimum that they promise."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from skvbgp._optim.maximum import Trained, train
 from skvbgp.gp import VBGPClassifier, _rows
 from skvbgp.gp._rows import average_weights
 from skvbgp.gp.classes import _many_places, _search
+from skvbgp.gp.classes._inducing import InducingModel
 from skvbgp.gp.classes._link import Link
 from skvbgp.gp.classes._search import Trial
-from skvbgp.gp.classes._shares import Combination, learn_shares, weigh_by_models
+from skvbgp.gp.classes._shares import Combination, Part, learn_shares, weigh_by_models
 from skvbgp.gp.classes._start import start_class_process
 from skvbgp.gp.classes._votes import Votes
 from skvbgp.kernels import Matern
@@ -70,6 +72,23 @@ def test_a_vote_that_is_hopeless_for_all(rng):
     shares = learn_shares(parts, counts, [0.01, 0.01, 0.01])
     assert np.all(shares >= 0.0)
     assert_allclose(shares.sum(), 1.0)
+
+
+def test_shares_go_with_processes_in_any_order_of_parts(rng):
+    """Predictions have those through inducing inputs last."""
+    parts, counts = make_parts(rng, C=2)
+    trained = start([1.0, 2.0])
+    processes = [(Mock(spec=InducingModel),), (trained, trained)]
+    given = [
+        Part(name, trained, own, np.full(len(own), 1.0 / len(own)), log_p, 0.0)
+        for name, own, log_p in zip("ab", processes, parts, strict=True)
+    ]
+    for some in (given, given[::-1]):
+        found = Combination.of(some, counts, 2).found
+        assert found.names == ("b", "a")
+        assert found.kernel_of == (0, 0, 1)
+        shares = learn_shares(parts[::-1], counts, [0.0, 0.0])
+        assert_allclose(found.belief, shares[[0, 0, 1]] / [2.0, 2.0, 1.0])
 
 
 def make_search(rng, k, weight=1.0):
