@@ -73,7 +73,7 @@ def gather_rows(X: Array, y: Array, noise: RowNoise | None) -> Gathered | None:
     n = len(y)
     if n < _LEAST_ROWS or len(np.unique(number_rows(X))) > _LARGEST_SHARE * n:
         return None
-    noise = noise or RowNoise.plain(n)
+    noise = RowNoise.of(noise, n)
     told = [noise.variance] if noise.inputs is None else [noise.variance, noise.inputs]
     places, owner = find_equal(X, *told)
     m = len(places)

@@ -256,7 +256,7 @@ class Process(PickledByFields):
         """What is known of the noise of rows X, with the outputs that these are of."""
         if self.coregion is None:
             return known
-        return replace(known or RowNoise.plain(len(X)), outputs=self.coregion.split(X)[1])
+        return replace(RowNoise.of(known, len(X)), outputs=self.coregion.split(X)[1])
 
     def count_nearest(self, n: int) -> Array:
         """How much each of n rows counts for the scale at a place, the nearest one last."""

@@ -51,11 +51,16 @@ class RowNoise:
         return cls(np.ones(n), np.zeros(n))
 
     @classmethod
+    def of(cls, noise: RowNoise | None, n: int) -> RowNoise:
+        """What is known of n rows, where None is `plain`."""
+        return cls.plain(n) if noise is None else noise
+
+    @classmethod
     def joined(cls, parts: Sequence[tuple[RowNoise | None, int]]) -> RowNoise | None:
         """The noise of several sets of rows of given sizes; None is `plain`."""
         if all(noise is None for noise, _ in parts):
             return None
-        known = [noise or cls.plain(n) for noise, n in parts]
+        known = [cls.of(noise, n) for noise, n in parts]
         widths = [noise.inputs.shape[1] for noise in known if noise.inputs is not None]
         inputs = [
             np.zeros((len(noise), widths[0])) if noise.inputs is None else noise.inputs

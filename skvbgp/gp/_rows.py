@@ -86,7 +86,7 @@ class Rows(PickledByFields):
 
     def merged(self) -> Self:
         """The same rows, of which equal ones count as one."""
-        noise = self.noise or RowNoise.plain(len(self))
+        noise = RowNoise.of(self.noise, len(self))
         rows = type(self).of(self.X, self.y, noise.weight, noise.variance)
         origin = follow_rows(self.origin, rows.origin)
         counts = None if origin is None else self._followed[1]
@@ -100,7 +100,7 @@ class Rows(PickledByFields):
 
     def aged(self, factor: float) -> Self:
         """The same rows, which count less by a factor, but not next to nothing."""
-        noise, least = self.noise or RowNoise.plain(len(self)), 1.0 / LARGEST_WEIGHT
+        noise, least = RowNoise.of(self.noise, len(self)), 1.0 / LARGEST_WEIGHT
         noise = replace(noise, weight=np.maximum(factor * noise.weight, least))
         counts = None if self.counts is None else np.maximum(factor * self.counts, least)
         return replace(self, chunks=((self.X, self.y, noise),), counts=counts)
@@ -134,7 +134,7 @@ class Rows(PickledByFields):
         X, variance = gaps.fill(self.X)
         if variance is None:
             return self
-        noise = self.noise or RowNoise.plain(len(self))
+        noise = RowNoise.of(self.noise, len(self))
         noise = replace(noise, inputs=variance[:, gaps.columns])
         return replace(self, chunks=((X, self.y, noise),))
 

@@ -1,5 +1,7 @@
 """Weights of rows, and known variances of their noise, as a user gives them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -123,6 +125,12 @@ def test_rows_in_chunks_keep_their_noise(rng):
     merged = rows.joined(rows).merged()
     assert (len(merged), merged.n_seen) == (9, 18)
     assert_array_equal(merged.weight[np.argsort(merged.y)], 2.0 * rows.weight)
+
+
+def test_no_rows_have_gaps_in_the_same_inputs():
+    none = replace(RowNoise.plain(0), inputs=np.zeros((0, 2)))
+    assert RowNoise.of(none, 0) is none
+    assert RowNoise.joined([(none, 0), (RowNoise.plain(3), 3)]).inputs.shape == (3, 2)
 
 
 def test_rows_without_gaps_have_none_behind_rows_with_some():

@@ -32,7 +32,7 @@ def draw_folds(groups: Sequence[Group], rng: np.random.RandomState) -> list[Arra
 
     Rows that can part are in several.
     """
-    return [_share_out(noise or RowNoise.plain(len(y)), rng) for _, y, noise in groups]
+    return [_share_out(RowNoise.of(noise, len(y)), rng) for _, y, noise in groups]
 
 
 def _share_out(noise: RowNoise, rng: np.random.RandomState) -> Array:
