@@ -14,6 +14,7 @@ from sklearn.utils import check_array
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
+from skvbgp._core.pickling import PickledByFields
 from skvbgp.base._validation import choose_columns, find_missing, list_types
 
 #: Most categories of an input.
@@ -25,7 +26,7 @@ _UNIT = float(np.sqrt(0.5))
 
 
 @dataclass(frozen=True)
-class Categories:
+class Categories(PickledByFields):
     """Which inputs are categories, and which these are.
 
     An encoded row has the other inputs first, then for each category a number that is not zero if

@@ -22,6 +22,7 @@ from scipy.optimize import nnls
 from scipy.special import exprel
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.pickling import PickledByFields
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._pairs import Pairs
 
@@ -41,7 +42,7 @@ PullBack = Callable[[Array], tuple[Array, Array, Array | None]]
 
 
 @dataclass(frozen=True)
-class Coregion:
+class Coregion(PickledByFields):
     """The covariance of t outputs, and their noise relative to a common one."""
 
     entries: tuple[float, ...]  # S on and above the diagonal, row by row, t (t + 1) / 2

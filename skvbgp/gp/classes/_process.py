@@ -36,6 +36,7 @@ from skvbgp._core.linalg import (
     tril_inverse,
 )
 from skvbgp._core.owners import count_inputs
+from skvbgp._core.pickling import PickledByFields
 from skvbgp.gp._process import Process, log_length_prior
 from skvbgp.gp._warp import Warp
 from skvbgp.gp.classes._link import Link
@@ -65,7 +66,7 @@ class ClassLink(Protocol):
 
 
 @dataclass(frozen=True)
-class ClassModel(ABC):
+class ClassModel(PickledByFields, ABC):
     """Hyperparameters of one model: a Gaussian process, whose scale is known, and what is more."""
 
     process: Process

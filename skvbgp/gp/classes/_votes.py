@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.pickling import PickledByFields
 
 #: Share of the rows at places of several that have to be beside a row of another class.
 _LEAST_MIXED = 0.5
@@ -80,7 +81,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Votes:
+class Votes(PickledByFields):
     """Places and the votes that they give to the classes, which are regressed on the places.
 
     The target of a place is the vector of its shares, less the classes' frequencies. It is the
