@@ -138,6 +138,28 @@ def test_nothing_goes_on_after_an_exception():
     assert len(started) < 40
 
 
+def test_nothing_goes_on_if_a_result_is_refused():
+    """When BLAS has its threads again, whoever holds the exception."""
+    done = []
+
+    def work(i):
+        time.sleep(0.05)
+        done.append(i)
+
+    def refuse(result):
+        raise UnusualError
+
+    with threadpool_limits(2):
+        try:
+            spread_each(work, [(i,) for i in range(40)], refuse)
+        except UnusualError as error:
+            held = error
+        at_return = list(done)
+        time.sleep(0.1)
+    assert done == at_return
+    assert held.__traceback__ is not None and len(done) < 40
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows starts processes anew")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_has_threads_of_its_own():
