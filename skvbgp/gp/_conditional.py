@@ -182,7 +182,7 @@ class Conditional:
     def gradient(self, X: Array, scale: Scale | None = None) -> tuple[Array, Array]:
         """Mean and variance (n*, d) of the latent function's derivatives at rows X (n*, d)."""
         covariance = self.process.covariance
-        slopes = np.stack([covariance.gradient(x, self.X) for x in X], axis=1)  # (n, n*, d)
+        slopes = np.swapaxes(covariance.gradient(X, self.X), 0, 1)  # (n, n*, d)
         told = np.sum(self.factor.whiten(slopes.reshape(len(self.X), -1)) ** 2, axis=0)
         variance = np.maximum(covariance.curvature(X) - told.reshape(X.shape), 0.0)
         spread = np.reshape((scale or self.scale).spread, (-1, 1))

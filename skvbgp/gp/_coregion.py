@@ -175,13 +175,13 @@ class JointCovariance:
 
         return K * between, pull_back
 
-    def gradient(self, x: Array, Z: Array) -> Array:
-        """Derivatives (m, d + t) in one row x, zero in its indicator."""
-        (inputs, output), (others, outputs) = self.coregion.split(x), self.coregion.split(Z)
-        slopes = (
-            self.kernel.gradient(inputs, others) * (outputs @ self.coregion.B @ output)[:, None]
-        )
-        return np.hstack([slopes, np.zeros_like(outputs)])
+    def gradient(self, X: Array, Z: Array) -> Array:
+        """Derivatives (n, m, d + t) in rows X, or (m, d + t) in one, zero in the indicators."""
+        (inputs, own), (others, outputs) = self.coregion.split(X), self.coregion.split(Z)
+        between = (own @ self.coregion.B @ outputs.T)[..., None]
+        slopes = self.kernel.gradient(inputs, others) * between
+        zeros = np.zeros((*slopes.shape[:-1], self.coregion.t))
+        return np.concatenate([slopes, zeros], axis=-1)
 
     def curvature(self, X: Array) -> Array:
         """Prior variances (n, d + t) of the derivatives, zero in the indicators."""

@@ -63,11 +63,10 @@ class Paths(NamedTuple):
     def gradient(self, X: Array) -> Array:
         """Derivatives (n, d, s) of y."""
         target = self.frame.target
-        slopes = [
-            self.prior.gradient(x) + self.kernel.gradient(x, self.Z).T @ self.corrections
-            for x in self.frame.centre(X)
-        ]
-        return target.unit * target.inverse_slope(self.evaluate(X))[:, None] * np.array(slopes)
+        centred = self.frame.centre(X)
+        told = np.swapaxes(self.kernel.gradient(centred, self.Z), 1, 2) @ self.corrections
+        slopes = told + np.array([self.prior.gradient(x) for x in centred])
+        return target.unit * target.inverse_slope(self.evaluate(X))[:, None] * slopes
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def measure_slopes(prior: Prior, q: WhitenedGaussian, X: Array) -> tuple[Array, 
     """
     kernel = prior.kernel
     excess = q.covariance - np.eye(len(q.mean))
-    B = np.array([prior.L_inv @ kernel.gradient(x, prior.Z) for x in X])  # (n, m, d)
+    B = prior.L_inv @ kernel.gradient(X, prior.Z)  # (n, m, d)
     A = prior.whiten(X) @ excess  # (n, m)
     _, prior_slope = kernel.vjp_diag(X, np.ones(len(X)))
     together = 0.5 * prior_slope + (A[:, None, :] @ B)[:, 0]

@@ -85,11 +85,11 @@ class Anova(ScaledLeaf):
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
         return self.pull_own_back(X, ddiag), np.zeros_like(X)
 
-    def gradient(self, x: Array, Z: Array) -> Array:
-        scales, shares = self._spread(len(x))
-        A = (x - Z) / scales  # (m, d)
+    def gradient(self, X: Array, Z: Array) -> Array:
+        scales, shares = self._spread(Z.shape[1])
+        A = (X[..., None, :] - Z) / scales  # (..., m, d)
         e = shares * np.exp(-0.5 * A**2)
-        return -np.prod(1.0 + e, axis=1)[:, None] * e / (1.0 + e) * A / scales
+        return -np.prod(1.0 + e, axis=-1, keepdims=True) * e / (1.0 + e) * A / scales
 
     def curvature(self, X: Array) -> Array:
         scales, e = self._spread(X.shape[1])

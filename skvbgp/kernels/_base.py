@@ -85,8 +85,10 @@ class Kernel(ABC):
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
         """Pull a cotangent (n,) of ``diag(X)`` back to (dtheta (p,), dX (n, d))."""
 
-    def gradient(self, x: Array, Z: Array) -> Array:
-        """Return the derivatives of k(x, z) in one input x (d,), at each row of Z: (m, d).
+    def gradient(self, X: Array, Z: Array) -> Array:
+        """Return the derivatives of k(x, z) in x, at each row of Z.
+
+        They are (n, m, d) of rows X (n, d), and (m, d) of a single one (d,).
 
         Raises
         ------

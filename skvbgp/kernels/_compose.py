@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import product
@@ -15,10 +15,14 @@ from typing import Any, Self
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import cut
 from skvbgp.kernels._base import CheckedKernel, Gradients, Kernel
 from skvbgp.kernels._constant import Constant
 from skvbgp.kernels._distance import radial
 from skvbgp.kernels._stationary import Exponential, multiply_at, shares_exponential
+
+#: Rows of which all pairs take less time than as many calls.
+_OWN_ROWS = 32
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -106,8 +110,8 @@ class Sum(Composite):
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
         return _join((*k.vjp_diag(X, ddiag), None) for k in self.kernels)[:2]
 
-    def gradient(self, x: Array, Z: Array) -> Array:
-        return reduce(add, (k.gradient(x, Z) for k in self.kernels))
+    def gradient(self, X: Array, Z: Array) -> Array:
+        return reduce(add, (k.gradient(X, Z) for k in self.kernels))
 
     def curvature(self, X: Array) -> Array:
         return reduce(add, (k.curvature(X) for k in self.kernels))
@@ -175,12 +179,13 @@ class Product(Composite):
             for i, k in enumerate(self.kernels)
         )[:2]
 
-    def gradient(self, x: Array, Z: Array) -> Array:
-        values = [k(x[None], Z)[0] for k in self.kernels]
+    def gradient(self, X: Array, Z: Array) -> Array:
+        shape = (*X.shape[:-1], len(Z), 1)
+        values = [k(np.atleast_2d(X), Z).reshape(shape) for k in self.kernels]
         return reduce(
             iadd,
             (
-                k.gradient(x, Z) * _times_others(np.ones(len(Z)), values, i)[:, None]
+                k.gradient(X, Z) * _times_others(np.ones(shape), values, i)
                 for i, k in enumerate(self.kernels)
             ),
         )
@@ -190,8 +195,8 @@ class Product(Composite):
         # the product are v v', s v' + s' v and c v' + c' v + 2 s s'
         value, slope, curvature = np.ones((len(X), 1)), np.zeros_like(X), np.zeros_like(X)
         for k in self.kernels:  # without noise, which k(x, Z) never has
-            v = np.array([k(x[None], x[None])[0] for x in X])
-            s, c = np.array([k.gradient(x, x[None])[0] for x in X]), k.curvature(X)
+            v, s = (_map_own(one, X) for one in (k, k.gradient))
+            v, c = v[:, None], k.curvature(X)
             curvature = _multiply(curvature, v) + _multiply(c, value) + 2.0 * slope * s
             value, slope = value * v, slope * v + s * value
         return curvature
@@ -236,6 +241,12 @@ def _times_others(cotangent: Array, values: Sequence[Array], i: int) -> Array:
     """Return the cotangent of the i-th factor given that of the product."""
     first, *others = (*values[:i], *values[i + 1 :])
     return reduce(imul, others, cotangent * first)
+
+
+def _map_own(function: Callable[[Array, Array], Array], X: Array) -> Array:
+    """What a function of pairs of rows says of each and itself, (n, ...), some rows at a time."""
+    parts = (function(X[rows], X[rows]) for rows in cut(len(X), _OWN_ROWS))
+    return np.concatenate([np.einsum("ii...->i...", part) for part in parts])
 
 
 def _multiply(curvature: Array, value: Array) -> Array:

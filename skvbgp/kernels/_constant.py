@@ -14,8 +14,8 @@ from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, Leaf
 class Blind(Leaf):
     """A kernel that does not look at the inputs, of a function without slopes."""
 
-    def gradient(self, x: Array, Z: Array) -> Array:
-        return np.zeros_like(Z)
+    def gradient(self, X: Array, Z: Array) -> Array:
+        return np.zeros((*X.shape[:-1], *Z.shape))
 
     def curvature(self, X: Array) -> Array:
         return np.zeros_like(X)

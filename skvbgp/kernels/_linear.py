@@ -77,8 +77,9 @@ class Linear(ScaledLeaf):
         )
         return dtheta, dA / self.length_scale
 
-    def gradient(self, x: Array, Z: Array) -> Array:
-        return Z / self._scale("length_scale", len(x)) ** 2
+    def gradient(self, X: Array, Z: Array) -> Array:
+        slopes = Z / self._scale("length_scale", Z.shape[1]) ** 2
+        return np.broadcast_to(slopes, (*X.shape[:-1], *Z.shape))
 
     def curvature(self, X: Array) -> Array:
         return np.broadcast_to(self._scale("length_scale", X.shape[1]) ** -2.0, X.shape)

@@ -72,15 +72,16 @@ class Periodic(UnitLeaf):
             return dtheta, rate * (dA + dB), None
         return dtheta, rate * dA, rate * dB
 
-    def gradient(self, x: Array, Z: Array) -> Array:
-        rate = self._rate(len(x))
-        angles = rate * (x - Z)  # (m, d)
+    def gradient(self, X: Array, Z: Array) -> Array:
+        rate = self._rate(Z.shape[1])
+        angles = rate * (X[..., None, :] - Z)  # (..., m, d)
         if self.isotropic:  # dk/da_i = -k sin(r) / r a_i / l^2
-            r = np.linalg.norm(angles, axis=1)
-            slopes = np.sinc(r / np.pi)[:, None] * angles
+            r = np.linalg.norm(angles, axis=-1, keepdims=True)
+            slopes = np.sinc(r / np.pi) * angles
         else:
             slopes = np.sin(angles)
-        return -rate * self.curvature(x[None]) / rate**2 * slopes * self(x[None], Z).T
+        values = self(np.atleast_2d(X), Z).reshape(*angles.shape[:-1], 1)
+        return -rate * self.curvature(Z[:1]) / rate**2 * slopes * values
 
     def curvature(self, X: Array) -> Array:
         d = X.shape[1]

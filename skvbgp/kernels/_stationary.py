@@ -73,12 +73,12 @@ class Stationary(UnitLeaf):
         dtheta = self._dtheta(length_scale=dlength_scale, alpha=dshape)
         return dtheta, *self._pull_inputs(Z, dA, dB)
 
-    def gradient(self, x: Array, Z: Array) -> Array:
-        length_scale = self._scale("length_scale", len(x))
-        A = (x - Z) / length_scale  # (m, d)
-        r2 = np.einsum("ij,ij->i", A, A)
+    def gradient(self, X: Array, Z: Array) -> Array:
+        length_scale = self._scale("length_scale", Z.shape[1])
+        A = (X[..., None, :] - Z) / length_scale  # (..., m, d)
+        r2 = np.einsum("...j,...j->...", A, A)
         slope, _ = self._radial_vjp(r2.copy(), self._radial(r2))  # dk/dr^2
-        return 2.0 * slope[:, None] * A / length_scale
+        return 2.0 * slope[..., None] * A / length_scale
 
     def curvature(self, X: Array) -> Array:
         length_scale = self._scale("length_scale", X.shape[1])

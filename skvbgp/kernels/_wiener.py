@@ -44,11 +44,11 @@ class _Wandering(ScaledLeaf):
         dA = ddiag[:, None] * self._variance_slopes(A)  # (n, d)
         return self._dtheta(length_scale=-np.sum(A * dA, axis=0)), dA / self.length_scale
 
-    def gradient(self, x: Array, Z: Array) -> Array:
-        length_scale = self._scale("length_scale", len(x))
-        A, B = self._scaled(x[None], Z)
-        slopes = [self._slopes(a, b)[0] for a, b in zip(A.T, B.T, strict=True)]
-        return np.column_stack(slopes) / length_scale
+    def gradient(self, X: Array, Z: Array) -> Array:
+        length_scale = self._scale("length_scale", Z.shape[1])
+        A, B = self._scaled(np.atleast_2d(X), Z)
+        slopes = [self._slopes(a, b) for a, b in zip(A.T, B.T, strict=True)]
+        return np.stack(slopes, axis=-1).reshape(*X.shape[:-1], *Z.shape) / length_scale
 
     def curvature(self, X: Array) -> Array:
         A, _ = self._scaled(X, None)

@@ -112,6 +112,13 @@ def test_gradient_in_one_input(kernel):
         check(found[j], lambda x, z=z: kernel(x[None], z[None])[0, 0], x)
 
 
+@pytest.mark.parametrize("kernel", CASES, ids=repr)
+def test_gradient_in_several_inputs(kernel):
+    X, Z = inputs(4), inputs(5, seed=1)
+    expected = [kernel.gradient(x, Z) for x in X]
+    assert_allclose(kernel.gradient(X, Z), expected, rtol=1e-9, atol=1e-12)
+
+
 def is_rough(kernel):
     """Whether the functions of a kernel have no gradient."""
     return any(
