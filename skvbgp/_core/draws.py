@@ -84,7 +84,10 @@ def join_members(members: Sequence[Index], parts: Sequence[Array]) -> Array:
 
 
 def draw_normal(mean: Array, cov: Array, n: int, rng: np.random.RandomState) -> Array:
-    """Vectors n of a normal distribution, as columns."""
-    variances, vectors = np.linalg.eigh(cov)  # rounding may leave it slightly indefinite
-    root = vectors * np.sqrt(np.maximum(variances, 0.0))
-    return mean[:, None] + root @ rng.standard_normal((len(mean), n))
+    """Vectors n of a normal distribution, as columns; standard deviations may be very different."""
+    std = np.sqrt(np.maximum(np.diagonal(cov), 0.0))
+    unit = np.where(std > 0.0, std, 1.0)
+    # rounding may leave correlations slightly indefinite
+    values, vectors = np.linalg.eigh(cov / unit[:, None] / unit)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return mean[:, None] + unit[:, None] * (root @ rng.standard_normal((len(mean), n)))

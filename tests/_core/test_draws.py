@@ -4,7 +4,7 @@ import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp._core import draws
-from skvbgp._core.draws import choose_by_level, meet_by_level, quasi_normal
+from skvbgp._core.draws import choose_by_level, draw_normal, meet_by_level, quasi_normal
 
 
 def test_a_level_is_of_the_thing_in_whose_share_it_lies(rng):
@@ -56,3 +56,15 @@ def test_very_many_dimensions_have_random_points_beyond_the_first(monkeypatch):
     monkeypatch.undo()
     assert_array_equal(points[:, :3], quasi_normal(400, 3, seed=3))
     assert np.all(np.abs(points.std(axis=0) - 1.0) < 0.15)
+
+
+def test_normal_draws_have_the_moments(rng):
+    """Also where standard deviations differ by more than numbers have digits, or one is 0."""
+    A = rng.standard_normal((4, 4))
+    unit = np.array([1e-9, 1.0, 1e12, 0.0])
+    mean, cov = rng.standard_normal(4) * unit, A @ A.T * unit * unit[:, None]
+    drawn = draw_normal(mean, cov, 20_000, rng)
+    std = np.sqrt(np.diagonal(cov))[:3]
+    scaled = (drawn - mean[:, None])[:3] / std[:, None]
+    assert_allclose(scaled @ scaled.T / 20_000, cov[:3, :3] / std / std[:, None], atol=0.04)
+    assert_array_equal(drawn[3], np.full(20_000, mean[3]))
