@@ -559,3 +559,16 @@ def test_few_rows_average_over_draws():
 def test_bad_kernels_are_refused(kernel):
     with pytest.raises((TypeError, ValueError), match="kernel"):
         VBGPClassifier(kernel).fit(*make_classes(10))
+
+
+@pytest.mark.parametrize(("n", "total"), [(20, 46), (30, 66)])
+def test_weights_are_repetitions_in_a_stream(rng, n, total):
+    """Also where it is asked whether rows are few, or have doubled."""
+    X, y = make_classes(n + 3)
+    one, other = (VBGPClassifier(Matern(2.0), random_state=0) for _ in range(2))
+    for rows in (np.arange(n), np.arange(n, n + 3)):
+        copies = np.repeat(rows, 2)
+        one.partial_fit(X[rows], y[rows], classes=np.unique(y), sample_weight=np.full(len(rows), 2))
+        other.partial_fit(X[copies], y[copies], classes=np.unique(y))
+    assert other.n_samples_seen_ == total
+    assert_allclose(one.predict_proba(X), other.predict_proba(X), rtol=1e-6)

@@ -53,9 +53,11 @@ class ClassState(RowsState):
     k: int
     gaps: Gaps
     n_rows: int
-    #: Places that the hyperparameters were learned from, and how many rows had then been seen.
+    #: Places that the hyperparameters were learned from, and how many rows had then been seen, and
+    #: votes.
     n_trained: int
     n_rows_trained: int
+    n_votes_trained: float
     n_iter: int
     n_jobs: int | None
 
@@ -199,6 +201,7 @@ class ClassGPLearner(Learner):
                 n_rows=y.n_rows,
                 n_trained=len(rows),
                 n_rows_trained=y.n_rows,
+                n_votes_trained=_sum_votes(rows),
                 n_iter=max(1, watch.n_passes),
                 n_jobs=self.n_jobs,
             )
@@ -223,15 +226,16 @@ class ClassGPLearner(Learner):
     def rows_to_restart(
         self, state: ClassState, X: Array, y: Labelled
     ) -> tuple[Array, Labelled] | None:
-        """Hyperparameters are learned again whenever the number of rows has doubled.
+        """Hyperparameters are learned again whenever there are twice as many rows.
 
-        And with the first row of a class or the first gap in a column, or if the known rows say
-        too little. Where rows are forgotten, see `is_due`.
+        Each is as many as its weight says. And with the first row of a class or the first gap in a
+        column, or if the known rows say too little. Where rows are forgotten, see `is_due`.
         """
         if self.forgetting.is_used:
             return None
         if self.learn_hyperparameters:
-            has_doubled = state.n_rows + y.n_rows >= 2 * state.n_rows_trained
+            n_votes = _sum_votes(state.rows) + float(y.counts.sum())
+            has_doubled = n_votes >= 2.0 * state.n_votes_trained
             is_due = has_doubled or self._is_outgrown(state, X, y)
         else:  # rows with gaps are what a fit to all of them would have
             is_due = bool(state.gaps.columns.any())
@@ -246,7 +250,8 @@ class ClassGPLearner(Learner):
         known, seen = state.rows.head(LOOKED_AT), np.flatnonzero(_count_votes(state.rows))
         new = np.flatnonzero(y.counts.any(axis=0))
         before, after = (number_categories(rows, self.owners) for rows in (known, X))
-        return is_outgrown(before, seen, after, new, learns=True, n_known=state.n_rows)
+        n_known = max(len(state.rows), int(_sum_votes(state.rows)))
+        return is_outgrown(before, seen, after, new, learns=True, n_known=n_known)
 
     def is_due(self, state: ClassState, X: Array, y: Labelled) -> bool:
         """Whether to learn again from all rows that count, of a stream that forgets.
@@ -351,6 +356,11 @@ def _add_votes(state: ClassState, new: Rows) -> Rows:
     if len(places) == len(rows):
         return rows
     return Rows.around(places, counts).filled(state.gaps)
+
+
+def _sum_votes(rows: Rows) -> float:
+    """How many rows there are, each as often as it counts."""
+    return float(_count_votes(rows).sum())
 
 
 def _count_votes(rows: Rows) -> Array:
