@@ -50,6 +50,11 @@ class GivenRows(NamedTuple):
         rows = cls(X, y, weight, variance)
         return rows if np.all(weight > 0.0) else rows.take(np.flatnonzero(weight))
 
+    @property
+    def total(self) -> float:
+        """Their number, each as often as it counts."""
+        return float(self.weight.sum())
+
     def take(self, index: Any) -> Self:
         """Some of them."""
         return type(self)(*(values[index] for values in self))
@@ -72,7 +77,7 @@ class GapNoise(PickledByFields):
     learned: Gaps | None  # None of rows without gaps, of which few are enough for new ones
     slopes: Array  # (d, t) mean squared slopes of y, 0 of columns that had no gaps
     places: Array  # (k, d) some of the known rows, without gaps
-    n_rows: int  # that this has been learned from
+    total: float  # rows that this has been learned from, each as often as it counts
 
     @classmethod
     def learn(cls, rows: GivenRows, *, learns: bool, owners: Owners) -> Self:
@@ -84,7 +89,7 @@ class GapNoise(PickledByFields):
         outputs = rows.y.reshape(len(rows.y), -1).T
         slopes = np.zeros((rows.X.shape[1], len(outputs)))
         if not find_gaps(rows.X).any():
-            return cls(None, slopes, _thin(rows.X), len(rows.X))
+            return cls(None, slopes, _thin(rows.X), rows.total)
         distinct = rows.merged()
         gaps, shape = Gaps.of_many(distinct.X), (len(distinct.X), -1)
         pairs = zip(distinct.y.reshape(shape).T, distinct.variance.reshape(shape).T, strict=True)
@@ -92,7 +97,7 @@ class GapNoise(PickledByFields):
             one = distinct._replace(y=y, variance=variance).take(np.flatnonzero(~np.isnan(y)))
             slopes[gaps.columns, j] = _learn_of_output(gaps, one, learns, owners)
         places, _ = gaps.fill(_thin(distinct.X))
-        return cls(gaps, slopes, places, len(rows.X))
+        return cls(gaps, slopes, places, rows.total)
 
     @classmethod
     def of_whole(cls, X: ShardedColumns) -> Self:
@@ -209,7 +214,7 @@ class FillsGaps(VariationalRegressor):
             return False
         noise = self._gap_noise
         assert noise is not None  # as there are rows
-        return len(rows.X) >= 2 * noise.n_rows or noise.gaps.precede(rows.X)
+        return rows.total >= 2.0 * noise.total or noise.gaps.precede(rows.X)
 
     def _learns_anew(self, inputs: Any, targets: Any) -> bool:
         return self._begins_again or super()._learns_anew(inputs, targets)

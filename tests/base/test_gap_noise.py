@@ -241,7 +241,7 @@ def test_streams_begin_again_while_rows_are_few(model, rng):
         rows = slice(start, start + 8)
         stream.partial_fit(X[rows], y[rows], sample_weight=weight[rows])
     assert_array_equal(stream._gap_noise.gaps.columns, [True, False, True])
-    assert stream._gap_noise.n_rows == 31  # of 7 rows before, and of 15, but not of 23
+    assert stream._gap_noise.total == 31  # of 7 rows before, and of 15, but not of 23
     stream.partial_fit(X[32:], y[32:])
     assert_array_equal(stream._gap_noise.gaps.columns, [True, True, True])
     assert stream.n_samples_seen_ == 39
@@ -418,3 +418,17 @@ def test_predictions_are_better_than_behind_imputers(model, rng):
     ours = measure_nlpd(X, T)
     for imputer in (SimpleImputer(), IterativeImputer(random_state=0)):
         assert ours < measure_nlpd(imputer.fit_transform(X), imputer.transform(T)) - 0.1
+
+
+@models
+def test_streams_begin_again_by_weights(model, rng):
+    """A row of weight three is three rows, also where it is asked whether rows have doubled."""
+    X, y = make_data(30, rng)
+    weight = np.where(np.arange(30) < 20, 1, 3)
+    one, other = clone(model), clone(model)
+    for rows in (np.arange(20), np.arange(20, 30)):
+        copies = np.repeat(rows, weight[rows])
+        one.partial_fit(X[rows], y[rows], sample_weight=weight[rows])
+        other.partial_fit(X[copies], y[copies])
+    assert one._gap_noise.total == other._gap_noise.total == 50
+    assert_allclose(one.predict(X, True), other.predict(X, True), rtol=1e-6)
