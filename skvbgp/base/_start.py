@@ -1,9 +1,11 @@
 """What training starts from."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, cut, draw_distinct
@@ -91,5 +93,8 @@ def choose_inducing_inputs(
     from sklearn.cluster import KMeans  # some tenths of a second that others can do without
 
     kmeans = KMeans(m, init="random", n_init=1, max_iter=10, random_state=rng)
-    with single_openmp_thread():
-        return kmeans.fit(X, sample_weight=weight).cluster_centers_
+    with single_openmp_thread(), warnings.catch_warnings():  # of rows that are nearly equal
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        centers = kmeans.fit(X, sample_weight=weight).cluster_centers_
+    _, first = np.unique(centers, axis=0, return_index=True)
+    return centers[np.sort(first)]

@@ -1,5 +1,7 @@
 """What training starts from."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -14,6 +16,16 @@ from skvbgp.base import (
     says_too_little,
 )
 from skvbgp.base._start import brings_variation
+
+
+def test_rows_that_are_nearly_equal_are_fewer_inducing_inputs(rng):
+    """Without a warning of k-means, which nobody has asked for."""
+    X = np.repeat(rng.standard_normal((15, 2)), 2, axis=0)
+    X[::2] += 1e-12
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        U = choose_inducing_inputs(X, 20, np.random.RandomState(0))
+    assert 15 <= len(U) == len(np.unique(U, axis=0)) <= 20
 
 
 def test_rows_that_a_start_is_made_of(monkeypatch):
