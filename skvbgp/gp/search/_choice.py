@@ -30,7 +30,8 @@ COMMON: dict[str, Any] = {
 def is_auto(kernel: Any) -> bool:
     """Whether kernels are searched for."""
     if isinstance(kernel, str) and kernel != "auto":
-        raise ValueError(f"kernel must be 'auto', a kernel or a list; got {kernel!r}.")
+        wanted = "'auto', a kernel, such as skvbgp.kernels.RBF(), or a list"
+        raise ValueError(f"kernel must be {wanted}; got {kernel!r}.")
     return isinstance(kernel, str)
 
 
