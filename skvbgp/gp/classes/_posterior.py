@@ -137,8 +137,9 @@ class ClassPosterior(NearRows):
 
 
 def mix_log_probabilities(parts: list[Array], belief: Array) -> Array:
-    """Log probabilities (n, K) of a mixture."""
-    return np.asarray(logsumexp(np.stack(parts), axis=0, b=belief[:, None, None]))
+    """Log probabilities (n, K) of a mixture, none above zero by rounding."""
+    mixed = logsumexp(np.stack(parts), axis=0, b=belief[:, None, None])
+    return np.minimum(mixed, 0.0)
 
 
 def shift_log_odds(log_p: Array, shift: Array | None) -> Array:

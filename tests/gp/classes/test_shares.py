@@ -14,6 +14,7 @@ from skvbgp.gp._rows import average_weights
 from skvbgp.gp.classes import _many_places, _search
 from skvbgp.gp.classes._inducing import InducingModel
 from skvbgp.gp.classes._link import Link
+from skvbgp.gp.classes._posterior import mix_log_probabilities
 from skvbgp.gp.classes._search import Trial
 from skvbgp.gp.classes._shares import Combination, Part, learn_shares, weigh_by_models
 from skvbgp.gp.classes._start import start_class_process
@@ -89,6 +90,14 @@ def test_shares_go_with_processes_in_any_order_of_parts(rng):
         assert found.kernel_of == (0, 0, 1)
         shares = learn_shares(parts[::-1], counts, [0.0, 0.0])
         assert_allclose(found.belief, shares[[0, 0, 1]] / [2.0, 2.0, 1.0])
+
+
+def test_no_probability_is_above_one():
+    """As shares that sum to one by more than their last digit would have it."""
+    belief = np.array([0.5, 0.5 + 2.0**-52])
+    mixed = mix_log_probabilities([np.array([[0.0, -40.0]])] * 2, belief)
+    assert mixed[0, 0] == 0.0
+    assert_allclose(mixed[0, 1], -40.0)
 
 
 def make_search(rng, k, weight=1.0):
