@@ -24,7 +24,6 @@ from skvbgp.base import pick
 from skvbgp.gp._mixture import LocalMoments, Mixture, OutputNoise, Predicted
 from skvbgp.gp._noise_level import learn_level
 from skvbgp.gp._process import Process
-from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Rows
 from skvbgp.gp._shape import learn_shape
 
@@ -189,7 +188,7 @@ def judge_state(state: State, rows: Rows, index: Index) -> tuple[float, float]:
 def predict_left_out(state: State, rows: Rows, index: Index) -> Predicted:
     """Some rows, each left out of a state; scaled."""
     posterior = replace(state).posterior  # of a copy: what it makes of the rows is not kept
-    noise = discount_copies(rows.X, rows.y, rows.noise)
+    noise = rows.discounted
     parts = posterior.leave_out(index, None if noise is None else noise.others[index])
     y = posterior.target.scaled(rows.y[index])
     return Predicted(parts, y, pick(rows.weight, index))

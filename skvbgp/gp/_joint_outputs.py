@@ -32,7 +32,6 @@ from skvbgp.base import (
 from skvbgp.gp._belief import judge_state, rank_values
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._near import employ
-from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Chunk, Rows
 from skvbgp.gp._state import State
 
@@ -86,7 +85,7 @@ class ListedRows(NamedTuple):
     @classmethod
     def of(cls, rows: Rows) -> ListedRows:
         """Copies of one value (`discount_copies`) are left out together: they would tell it."""
-        noise = discount_copies(rows.X, rows.y, rows.noise)
+        noise = rows.discounted
         if noise is None or noise.can_part or rows.origin is None:
             number, row, counts = rows.list_seen()
             return cls(rows, row, counts, number)

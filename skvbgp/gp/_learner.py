@@ -20,7 +20,6 @@ from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._near import employ
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._process import Process, start_process
-from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Rows, average_weights
 from skvbgp.gp._spread import SpreadRows, SpreadSample, settle
 from skvbgp.gp._state import Frames, State, keep_warp
@@ -296,12 +295,11 @@ class GPLearner(RegressionLearner):
     def _take_sample(self, start: Start, rng: np.random.RandomState) -> Sample:
         """What a search sees of the rows."""
         rows, frames = start.known, start.frames
-        noise = discount_copies(rows.X, rows.y, rows.noise)
         unit = frames.target.unit
         given = (
             *rows.scaled(frames.coordinates, frames.target),
             rng,
-            None if noise is None else noise.scaled(unit),
+            None if rows.discounted is None else rows.discounted.scaled(unit),
             self.n_outputs,
             start.judges,
         )

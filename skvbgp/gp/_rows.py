@@ -18,7 +18,7 @@ from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp.base import FORGOTTEN, LARGEST_WEIGHT, Gaps, RowSearch
 from skvbgp.gp._coregion import Covariance, JointCovariance, hide_outputs
 from skvbgp.gp._places import Gathered, gather_rows
-from skvbgp.gp._row_noise import RowNoise, merge_rows
+from skvbgp.gp._row_noise import RowNoise, discount_copies, merge_rows
 from skvbgp.kernels._compose import leaves
 
 Chunk = tuple[Array, Array, RowNoise | None]
@@ -260,6 +260,11 @@ class Rows(PickledByFields):
             return values
         known = np.where(self.origin >= 0, values[self.origin], np.nan)
         return np.append(np.full(self.n_forgotten, np.nan), known)
+
+    @cached_property
+    def discounted(self) -> RowNoise | None:
+        """The noise of rows of which copies count once, see `discount_copies`."""
+        return discount_copies(*self._joined)
 
     @cached_property
     def gathered(self) -> Gathered | None:

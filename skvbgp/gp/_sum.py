@@ -19,7 +19,6 @@ from skvbgp.gp._belief import fit_mixture, predict_left_out, rank_mixture
 from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._mixture import LocalMoments, Mixture, Predicted
 from skvbgp.gp._process import Process, start_process, train_process
-from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Rows, cut_groups
 from skvbgp.gp._spread import SpreadRows
 from skvbgp.gp._state import State
@@ -143,8 +142,7 @@ def learn_part(
     gain.
     """
     X, y = rows.scaled(coordinates, target)
-    noise = discount_copies(rows.X, rows.y, rows.noise)
-    known = None if noise is None else noise.scaled(target.unit)
+    known = None if rows.discounted is None else rows.discounted.scaled(target.unit)
     n_inputs = count_inputs(X.shape[1], start.owners)
     drawn = cut_groups(order, _GROUP_SIZE, n_inputs)
     groups = [(X[index], y[index], pick(known, index)) for index in drawn]
