@@ -352,7 +352,7 @@ class GPLearner(RegressionLearner):
         gaps = state.frames.gaps
         is_due = bool(gaps.columns.any())
         if self.learn_hyperparameters:
-            is_due = is_restart_due(self, state, X, len(y))
+            is_due = is_restart_due(self, state, X)
         if not (is_due or X.bring_gaps(gaps)):
             return None
         settle(X, state.frames.coordinates, state.weights)

@@ -107,8 +107,8 @@ class Doubts:
         return Doubts(number[doubt.first :], surprise[doubt.first :])
 
 
-def is_restart_due(learner: GPLearner, state: State, X: Rows, n_new: int) -> bool:
-    """Whether n_new rows X are a reason to learn hyperparameters again.
+def is_restart_due(learner: GPLearner, state: State, X: Rows) -> bool:
+    """Whether new rows are a reason to learn hyperparameters again.
 
     They are if all rows count twice as much now, or are too many for all to be neighbours, as they
     were, or have another scale (`_has_outgrown`). Where rows are forgotten, they are if as many are
@@ -116,7 +116,7 @@ def is_restart_due(learner: GPLearner, state: State, X: Rows, n_new: int) -> boo
     of the function, as many have to be new since then as came before it, or are remembered: rows of
     two functions look like noise.
     """
-    n_known, n = _count_known(state, X, n_new)
+    n_known, n = _count_known(state, X)
     if says_too_little(hide_outputs(state.rows.head(LOOKED_AT), learner.n_outputs), learns=True):
         return True
     if not learner.forgetting.is_used:
@@ -136,10 +136,10 @@ def is_restart_due(learner: GPLearner, state: State, X: Rows, n_new: int) -> boo
     return n_seen - changed >= min(changed - state.rows.n_before, learner.forgetting.memory)
 
 
-def _count_known(state: State, X: Rows, n_new: int) -> tuple[int, int]:
+def _count_known(state: State, X: Rows) -> tuple[int, int]:
     """How many rows predict, before X and with it; places, where each of these is one row."""
     n_known = len(state.known)
-    n = n_known + n_new
+    n = n_known + len(X)
     if state.gathers and n_known <= state.k < n:
         rows = state.rows.joined(X.filled(state.frames.gaps))
         n = len(replace(state, rows=rows).known)

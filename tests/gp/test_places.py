@@ -227,10 +227,10 @@ def test_a_stream_learns_again_when_places_are_too_many_to_be_neighbours(rng):
         Rows().plus(X[:9] + rng.uniform(1.0, 2.0, (9, 1)), y[:9]),
     )
     assert len(state.known) < 25 < len(state.rows)
-    assert is_restart_due(learner, state, new, 9)
-    assert not is_restart_due(learner, state, known, 9)
-    assert not is_restart_due(learner, replace(state, k=455), new, 9)
-    assert not is_restart_due(learner, replace(state, k=10), new, 9)
+    assert is_restart_due(learner, state, new)
+    assert not is_restart_due(learner, state, known)
+    assert not is_restart_due(learner, replace(state, k=455), new)
+    assert not is_restart_due(learner, replace(state, k=10), new)
 
 
 def test_places_have_no_cells(rng):
