@@ -122,6 +122,11 @@ class LocalMoments(NamedTuple):
     evidence: Array  # log evidence of the row's neighbourhood
 
     @classmethod
+    def of_lines(cls, lines: Array) -> LocalMoments:
+        """From (n, C, 4), a line of `predict_places` for each row and process."""
+        return cls(*np.moveaxis(lines, 2, 0))
+
+    @classmethod
     def join(cls, moments: Sequence[Moments], n: int) -> LocalMoments:
         """Those of single processes at n rows."""
         parts = np.empty((4, n, len(moments)))

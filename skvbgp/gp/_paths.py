@@ -25,6 +25,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, cut
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp.base import pick
+from skvbgp.gp._mixture import LocalMoments
 from skvbgp.gp._neighbours import predict_places
 from skvbgp.gp._prior_draws import PriorDraws
 
@@ -243,11 +244,12 @@ class FunctionDraws:
                 for process in mixture.processes
             ]
             lines[places] = np.stack([line for line, _ in given], axis=1)
-            owners[places] = choose_by_level(self.level, mixture.weigh(lines[places, :, 3]))
+            belief = mixture.weigh(LocalMoments.of_lines(lines[places]).evidence)
+            owners[places] = choose_by_level(self.level, belief)
             for c, (_, bordered) in enumerate(given):
                 for i in np.flatnonzero((owners[places] == c).any(axis=1)).tolist():
                     weights[c, places.start + i] = bordered.solve_place(i)
-        means, _, noises, evidence = np.moveaxis(lines, 2, 0)  # (n, C) each
+        parts = LocalMoments.of_lines(lines)
         values, scaled = np.empty(owners.shape), posterior.coordinates.scaled(X)
         for c, (prior, known) in enumerate(zip(self.priors, self._known, strict=True)):
             own = self.members[c]
@@ -259,9 +261,9 @@ class FunctionDraws:
                 error = prior.sets[s](scaled[rows]) - sparse @ known[s]
                 at = np.ix_(rows, own[columns])
                 values[at] = np.where(wanted[rows, columns], error, values[at])
-        spread = noises / np.array([process.noise for process in mixture.processes])
+        spread = parts.noise / np.array([process.noise for process in mixture.processes])
         values *= np.sqrt(np.take_along_axis(spread, owners, axis=1))
-        return self._spread_out(mixture.weigh(evidence), means, owners, values)
+        return self._spread_out(mixture.weigh(parts.evidence), parts.mean, owners, values)
 
     def _spread_out(self, belief: Array, means: Array, owners: Index, values: Array) -> Array:
         """Functions (n, S) from their deviations from the means (n, C) of their processes.

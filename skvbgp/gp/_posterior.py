@@ -336,7 +336,7 @@ class NeighbourPosterior(NearRows):
         K = {kernel: stack[0] for kernel, stack in stacks.items()}
         shared = (processes, K, y, self.noise)
         parts = by_task(predict_known, (index, near), shared=shared, n_jobs=self.n_jobs)
-        return LocalMoments(*np.moveaxis(parts, 2, 0))
+        return LocalMoments.of_lines(parts)
 
     def _leave_out_exactly(self, index: Index) -> LocalMoments:
         """The same where all others predict."""
@@ -350,7 +350,7 @@ class NeighbourPosterior(NearRows):
         """What each process says of rows X given their neighbours (n, k)."""
         shared = (self.mixture.processes, self.known)
         parts = by_task(predict_rows, (X, near), shared=shared, n_jobs=self.n_jobs)
-        return LocalMoments(*np.moveaxis(parts, 2, 0))
+        return LocalMoments.of_lines(parts)
 
     def by_part(
         self,

@@ -181,7 +181,7 @@ class SpreadPosterior(NeighbourPosterior):
             sent = Block(*(values[np.searchsorted(far, used)] for values in fetched))
             tasks[s] = (self.mixture.processes, self.coordinates, self.target, X[own], index, sent)
         parts = workers.call_some(_predict_in_shard, tasks)
-        tiles = [LocalMoments(*np.moveaxis(part, 2, 0)) for part in parts]
+        tiles = [LocalMoments.of_lines(part) for part in parts]
         return LocalMoments(*join_in_order(tiles, list(places.values())))
 
 
