@@ -74,11 +74,9 @@ class Link:
 
     def log_probabilities(self, mean: Array, variance: Array, log_frequencies: Array) -> Array:
         """Of the classes, (n, K), from means (n, K), variances (n,) and log pi (K,)."""
-        frequencies = np.exp(log_frequencies) / self.width
-        rise = _log_softplus(frequencies + mean / self.width)[0] - _log_softplus(frequencies)[0]
-        steep = self._power / np.sqrt(1.0 + self.damping * variance)
-        joint = log_frequencies + steep[:, None] * rise
-        return np.asarray(joint - np.logaddexp.reduce(joint, axis=1, keepdims=True))
+        u, origin = self._locate(mean, log_frequencies)
+        rise = _log_softplus(u)[0] - _log_softplus(origin)[0]
+        return self._normalise(rise, variance, log_frequencies)
 
     def score(
         self, mean: Array, variance: Array, counts: Array, log_frequencies: Array
@@ -87,20 +85,31 @@ class Link:
 
         The counts (n, K) say how often each place has each label.
         """
-        log_p = self.log_probabilities(mean, variance, log_frequencies)
-        origin = np.exp(log_frequencies) / self.width
-        u = origin + mean / self.width
+        u, origin = self._locate(mean, log_frequencies)
         (at_u, slope_u), (at_origin, slope_origin) = _log_softplus(u), _log_softplus(origin)
+        rise = at_u - at_origin
+        log_p = self._normalise(rise, variance, log_frequencies)
         shrink = 1.0 / (1.0 + self.damping * variance)
         dz = counts - counts.sum(axis=1, keepdims=True) * np.exp(log_p)
         drise = (self._power * np.sqrt(shrink))[:, None] * dz
-        dsteep = np.sum(drise * (at_u - at_origin), axis=1)  # in the logarithm of what is steep
+        dsteep = np.sum(drise * rise, axis=1)  # in the logarithm of what is steep
         d_variance = -0.5 * self.damping * shrink * dsteep
         half = 0.5 / self.width
         d_power = 1.0 + half * (1.0 - expit(half) - _log_softplus(half)[1])  # by width, logarithms
         d_width = np.vdot(drise, origin * slope_origin - u * slope_u) + d_power * np.sum(dsteep)
         d_vector = np.array([np.sum(dsteep), d_variance @ variance, d_width])
         return float(np.vdot(counts, log_p)), drise * slope_u / self.width, d_variance, d_vector
+
+    def _locate(self, mean: Array, log_frequencies: Array) -> tuple[Array, Array]:
+        """(pi + m) / width, (n, K), and pi / width, (K,), where nothing is known."""
+        origin = np.exp(log_frequencies) / self.width
+        return origin + mean / self.width, origin
+
+    def _normalise(self, rise: Array, variance: Array, log_frequencies: Array) -> Array:
+        """Log probabilities (n, K), from what g rises by (n, K)."""
+        steep = self._power / np.sqrt(1.0 + self.damping * variance)
+        joint = log_frequencies + steep[:, None] * rise
+        return np.asarray(joint - np.logaddexp.reduce(joint, axis=1, keepdims=True))
 
     def learn(self, mean: Array, variance: Array, counts: Array, log_frequencies: Array) -> Link:
         """The link that these labels of places ask for, starting here."""
