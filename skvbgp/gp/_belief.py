@@ -146,16 +146,18 @@ def _quantile(values: Array, shares: tuple[float, ...], weight: Array | None) ->
 
 def measure_log_density(parts: LocalMoments, y: Array) -> Array:
     """Log densities (n, C) of targets (n,) under each process."""
-    variance = parts.variance + parts.noise
-    error = y[:, None] - parts.mean
-    return np.asarray(-0.5 * (LOG_2PI + np.log(variance) + error**2 / variance))
+    return _log_normal(y[:, None], parts.mean, parts.variance + parts.noise)
 
 
 def measure_score(mixture: Mixture, left_out: Predicted) -> float:
     """Average log density of targets under normal distributions with the mixture's moments."""
-    mean, variance = mixture.mix(left_out.parts, include_noise=True)
-    log_density = -0.5 * (LOG_2PI + np.log(variance) + (left_out.y - mean) ** 2 / variance)
+    log_density = _log_normal(left_out.y, *mixture.mix(left_out.parts, include_noise=True))
     return float(np.average(log_density, weights=left_out.weight))
+
+
+def _log_normal(y: Array, mean: Array, variance: Array) -> Array:
+    """Log densities of targets under normal distributions with these means and variances."""
+    return np.asarray(-0.5 * (LOG_2PI + np.log(variance) + (y - mean) ** 2 / variance))
 
 
 def rank_mixture(mixture: Mixture, left_out: Predicted) -> float:
