@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import erf, logsumexp, ndtr, ndtri
 from sklearn.utils import check_array
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import LOG_2PI, Array
 
 #: Halvings of the interval that a quantile lies in: as many as a number has binary digits.
 _HALVINGS = 53
@@ -86,7 +86,7 @@ class NormalMixture:
         """Log density at y, (n,)."""
         with np.errstate(over="ignore", divide="ignore"):  # zero densities and zero weights
             exponents = np.log(self.weights) - 0.5 * self._standardised(y) ** 2
-        return logsumexp(exponents - np.log(self.std), axis=1) - 0.5 * np.log(2.0 * np.pi)
+        return logsumexp(exponents - np.log(self.std), axis=1) - 0.5 * LOG_2PI
 
     def cdf(self, y: Array) -> Array:
         """Probability of values up to y, (n,)."""

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import gammaln, log_ndtr, logsumexp, pdtr
 
 from skvbgp._core.expectations import make_hermite_rule
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import LOG_2PI, Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.sites import measure_ratio
 from skvbgp.base import pick
@@ -148,7 +148,7 @@ class Gaussian(AdditiveNoise):
         share = self.learned_share(theta, known)
         precision = np.exp(-theta[0]) * share
         square = precision * ((y - m) ** 2 + s)
-        value = -0.5 * (np.log(2.0 * np.pi) + (theta[0] - np.log(share)) + square)
+        value = -0.5 * (LOG_2PI + (theta[0] - np.log(share)) + square)
         ds = np.broadcast_to(-0.5 * precision, y.shape)
         dtheta = 0.5 * (square - 1.0) * share
         return Expected(value, precision * (y - m), ds, dtheta[:, None])

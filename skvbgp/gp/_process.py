@@ -26,6 +26,7 @@ from scipy.special import digamma, gammaln, logsumexp
 from skvbgp._core.factor import BlockFactor, InverseFactor
 from skvbgp._core.gaussian import log_normal
 from skvbgp._core.linalg import (
+    LOG_2PI,
     Array,
     NotPositiveDefiniteError,
     choose_jitter,
@@ -244,7 +245,7 @@ class Process(PickledByFields):
         """log St(y | 0, C, dof) of n rows, half_log_det = log|C| / 2."""
         q, dof = quadratic, self.dof
         if self.is_gaussian:
-            return -half_log_det - 0.5 * (q + n * float(np.log(2.0 * np.pi)))
+            return -half_log_det - 0.5 * (q + n * LOG_2PI)
         constant = gammaln(0.5 * (dof + n)) - gammaln(0.5 * dof) - 0.5 * n * np.log(np.pi * dof)
         return constant - half_log_det - 0.5 * (dof + n) * np.log1p(q / dof)
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from skvbgp._core.gaussian import InducingOutputs, WhitenedGaussian
 from skvbgp._core.linalg import (
+    LOG_2PI,
     Array,
     cholesky_vjp,
     tril_congruence,
@@ -135,7 +136,7 @@ class DataTerms:
         """A bound on the value: the data terms if f fitted y without any error."""
         n = sum(g.precision.count for g in self._groups)
         log_det = sum(g.precision.log_det for g in self._groups)
-        return -0.5 * (n * float(np.log(2.0 * np.pi)) + log_det)
+        return -0.5 * (n * LOG_2PI + log_det)
 
     def value_without_u(self, second: float) -> float:
         """What the data terms are where u says nothing, at a second moment of the signal."""

@@ -20,6 +20,7 @@ import numpy as np
 
 from skvbgp._core.copies import Copies
 from skvbgp._core.linalg import (
+    LOG_2PI,
     Array,
     cholesky,
     log_determinant,
@@ -143,7 +144,7 @@ def _sum_up(
     """
     weighted_y = precision.solve(y)
     fit = float(weighted_y @ f)
-    constant = precision.count * np.log(2.0 * np.pi) + precision.log_det
+    constant = precision.count * LOG_2PI + precision.log_det
     value = -0.5 * (constant + weighted_y @ y - 2.0 * alpha * fit + second * penalty)
 
     def covariance() -> Array:

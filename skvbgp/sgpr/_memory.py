@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import Array, triu_congruence
+from skvbgp._core.linalg import LOG_2PI, Array, triu_congruence
 from skvbgp._core.parallel import LazyTasks, spread_each
 from skvbgp.sgpr._bound import Prior, Shared
 from skvbgp.sgpr._data import Data, Rows
@@ -126,7 +126,7 @@ class Memory:
         quadratic = float(target @ sums.targets_gram @ target)
         fit = float(q.mean @ self.shift(target))
         penalty = float(np.sum(q.excess_moment * sums.information)) + sums.trace
-        constant = sums.n * np.log(2.0 * np.pi) + sums.log_det
+        constant = sums.n * LOG_2PI + sums.log_det
         return -0.5 * (constant + quadratic - 2.0 * alpha * fit + second * penalty)
 
     def backward(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
+from skvbgp._core.linalg import LOG_2PI, Array, cholesky, log_determinant, tril_inverse
 from skvbgp.spectrum._features import Lines, features_vjp
 from skvbgp.spectrum._rows import Rows
 from skvbgp.spectrum._state import Hyperparameters
@@ -92,7 +92,7 @@ class BlockModel:
             log_det += n_features * np.log(scale) + excess * np.log(noise_variance)
             trace = excess / noise_variance + trace / scale
             K_inv_Phi = Phi @ (inverse / scale)
-        value = -0.5 * (float(y @ a) + log_det + n * np.log(2.0 * np.pi))
+        value = -0.5 * (float(y @ a) + log_det + n * LOG_2PI)
         dPhi = scale * (np.outer(a, a @ Phi) - K_inv_Phi)
         d_noise = 0.5 * noise_variance * (float(a @ a) - trace)
         d_signal = 0.5 * (float(a @ y) - n) - d_noise  # both together scale K

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import InducingOutputs, kl_terms
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import LOG_2PI, Array
 from skvbgp.base import pick
 from skvbgp.ep._likelihoods import Likelihood
 from skvbgp.ep._schedules import Schedule
@@ -158,7 +158,7 @@ class HybridSolution:
         n_seen = data.repeat(data.seen).sum(axis=0)
         squares = data.repeat(data.Y**2).sum(axis=0)
         quadratic = 0.5 * np.exp(p.log_precision) * squares
-        value = 0.5 * n_seen * (p.log_precision - np.log(2.0 * np.pi)) - quadratic
+        value = 0.5 * n_seen * (p.log_precision - LOG_2PI) - quadratic
         return value, 0.5 * n_seen - quadratic
 
     def _kl(self) -> tuple[float, Array, Array]:
