@@ -78,7 +78,9 @@ class FewPlacesSearch(ClassSearch):
     @staticmethod
     def count(n_starts: int, *, grows: bool) -> int:
         """Largest number of trials."""
-        return n_starts + (_N_RANGES + N_FREED + 3) * grows + _MOST_KEPT + 2 * _N_PROBIT
+        warped, lines, alike = 1, 1, 1
+        grown = _N_RANGES + N_FREED + warped + lines + alike
+        return n_starts + grown * grows + _MOST_KEPT + 2 * _N_PROBIT
 
     @property
     def _is_small(self) -> bool:

@@ -179,7 +179,8 @@ class ClassProcess(ClassModel):
         return np.concatenate([self.process.vector, self.link.vector])
 
     def with_vector(self, vector: Array) -> Self:
-        return replace(super().with_vector(vector[:-3]), link=Link.of(vector[-3:]))
+        own, link = np.split(vector, [-len(self.link.vector)])
+        return replace(super().with_vector(own), link=Link.of(link))
 
     @property
     def bounds(self) -> Array:

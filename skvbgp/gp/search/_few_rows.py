@@ -56,7 +56,9 @@ class FewRowsSearch(Search):
 
     @staticmethod
     def count(n_starts: int, *, grows: bool) -> int:
-        return n_starts + (2 * n_starts + 6) * grows
+        followers = n_starts - 1  # of the best kernel from its own start, and of one that is freed
+        products, lines, isotropic = 2 + 2, 1 + 1, 2  # of all, and of what is freed
+        return n_starts + (2 * followers + products + lines + isotropic) * grows
 
     def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Training[Found]:
         self.try_starts(starts, self._n_iter, self._n_iter, grows=grows)

@@ -89,7 +89,9 @@ class ManyRowsSearch(Search):
 
     @staticmethod
     def count(n_starts: int, *, grows: bool) -> int:
-        return n_starts + 9 * grows + min(_MOST_KEPT, n_starts + 5 * grows)
+        freed, combined, isotropic, lines = 1, 5, 2, 1
+        trained_further = min(_MOST_KEPT, n_starts + combined * grows)
+        return n_starts + (freed + combined + isotropic + lines) * grows + trained_further
 
     def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Training[Found]:
         self.groups = self._draw_groups(_TRIAL_ROWS, _TRIAL_COVER)
