@@ -50,8 +50,7 @@ class ReadsInputs:
         features = self._given_categories if reset else self._categories
         if features is None and not is_sparse(X):
             if reset and self._categories is not None:
-                self._find_categories(X)  # a warm start goes on with the same ones
-            self._categories = None
+                self._categories = self._find_categories(X)  # refuses to leave those it keeps
             return np.asarray(validate_numbers(self, X, reset=reset, **self._check_options))
         validate_data(self, X, reset=reset, skip_check_array=True)
         if is_sparse(X):
