@@ -84,7 +84,7 @@ def follow_rows(first: Origin, then: Origin) -> Origin:
 
 
 def join_origins(first: Origin, n_first: int, second: Origin, n_second: int) -> Origin:
-    """The same of two sets of rows, which have become so many and are one after the other now."""
+    """Which row each of two sets has become that became so many, one after the other now."""
     if first is None and second is None:
         return None
     own = np.arange(n_first) if first is None else first

@@ -231,7 +231,7 @@ def extend_inverse(L_inv: Array, B: Array, D: Array) -> Array:
 
 
 def _invert_small(L: Array) -> Array:
-    """The same of one that SciPy inverts before a thread could help."""
+    """`tril_inverse` of one that SciPy inverts before a thread could help."""
     if not len(L):
         return L.copy()
     inverse, info = dtrtri(L.T)  # what is lower in C's order is upper in Fortran's
@@ -378,10 +378,11 @@ def cholesky_vjp(LtdL: Array, L_inv: Array) -> Array:
 def find_extremes(
     multiply: Callable[[Array], Array], start: Array, n_steps: int
 ) -> tuple[Array, Array]:
-    """Eigenvalues (k,) and eigenvectors (p, k) of a symmetric matrix, those at both ends first.
+    """Eigenvalues (k,) and eigenvectors (p, k) of a symmetric matrix, in rising order.
 
     By Lanczos' iteration from `start` (p,), with at most so many products of the matrix and a
-    vector. Those in between are of what the matrix is within the space that these span.
+    vector. Those at both ends converge first; those in between are of what the matrix is within the
+    space that these products span.
     """
     q = start / np.linalg.norm(start)
     Q, diagonal, beside = [q], list[float](), list[float]()

@@ -28,7 +28,7 @@ def count_inputs(d: int, owners: Owners) -> int:
 
 
 def add_inputs(owners: Owners, n: int) -> Owners:
-    """The same with n columns behind, each of which is an input of its own."""
+    """Owners of n more columns behind, each of which is an input of its own."""
     first = max(owners, default=-1) + 1
     return (*owners, *range(first, first + n)) if owners else owners
 

@@ -102,7 +102,7 @@ class Coordinates:
         return self.offset, self.scale
 
     def filled(self, known: Array, X: Array) -> Coordinates:
-        """The same, with units from rows X for columns that are constant in the known rows.
+        """The coordinates, with units from rows X for columns that are constant in the known rows.
 
         The unit of a column is the median distance of those entries that differ: nothing changes
         for the known rows, which stay at the origin of these columns.
@@ -120,7 +120,7 @@ class Coordinates:
         return Coordinates(self.offset, scale)
 
     def keeping(self, columns: NDArray[np.bool_]) -> Coordinates:
-        """The same, in which some columns (d,) are as they are given."""
+        """Coordinates in which some columns (d,) are as they are given."""
         offset, scale = np.where(columns, 0.0, self.offset), np.where(columns, 1.0, self.scale)
         return Coordinates(offset, scale)
 

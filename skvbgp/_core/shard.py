@@ -24,7 +24,7 @@ class Block(NamedTuple):
 
 
 class NumberedBlock(NamedTuple):
-    """The same after they have moved."""
+    """A `Block` whose rows have moved."""
 
     X: Array
     y: Array

@@ -245,7 +245,7 @@ class ShardedRows:
         ]
 
     def move(self, cut: Callable[..., Any], shared: tuple[Any, ...], n_parts: int) -> None:
-        """The same a few blocks at a time, of rows that `renumbered` finds again.
+        """`exchange` a few blocks at a time, of rows that `renumbered` finds again.
 
         It takes little memory beside that of the rows. The function gets a `NumberedBlock`.
         """

@@ -70,7 +70,7 @@ class Judged(NamedTuple):
     evidence: Array  # how much likelier the rows are if there was a change, in logarithms
 
     def joined(self, later: Judged) -> Judged:
-        """The same of these rows and later ones."""
+        """What was said of these rows and later ones."""
         return Judged(*map(np.append, self, later))
 
     def agreed(self, other: Judged) -> Judged:

@@ -283,7 +283,7 @@ def _list_given(X: Any, y: Any, sample_weight: Any = None, **metadata: Any) -> d
 
 
 def _copy_arrays(value: Any) -> Any:
-    """The same, with arrays of its own."""
+    """A value with arrays of its own."""
     if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
         return [one.copy() for one in value]
     return value.copy() if isinstance(value, np.ndarray) else value

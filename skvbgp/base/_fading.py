@@ -166,7 +166,7 @@ class ForgetfulClassifier(ForgetsLabels, NoticesClasses, VariationalClassifier):
 
 
 def _tell_forgotten(inputs: Any, targets: Any, n: int, remains: float = 1.0) -> tuple[Any, Any]:
-    """The same of rows besides which n were seen that do not count any more.
+    """Rows besides which n were seen that do not count any more.
 
     What rows known before count after these, as a share of what they did, ``remains``.
     """

@@ -110,7 +110,7 @@ class GapNoise(PickledByFields):
         return Gaps.of(self.places) if self.learned is None else self.learned
 
     def admit(self, X: Array, predict: Callable[[Array], Array]) -> Self:
-        """The same, which keeps the slopes of columns that have their first gaps in rows X.
+        """What is known with the slopes of columns that have their first gaps in rows X.
 
         What is said of the noise of rows that are learned from is what it will have been.
         """

@@ -159,7 +159,7 @@ class Values:
         return cls(np.concatenate(rows), targets, X.n)
 
     def scaled(self, units: Units) -> Values:
-        """The same with targets in other units."""
+        """The values with targets in other units."""
         y = units.scale_targets(self.X, self.y)
         return replace(self, y=y, frames=(*self.frames, units))
 

@@ -55,7 +55,7 @@ class Units:
         return standardise(y, *self.find(X), "y")
 
     def scale_targets(self, X: Array, targets: Targets) -> Targets:
-        """The same with the known variances of their noise."""
+        """Targets in units of their outputs, with the known variances of their noise."""
         variance = targets.variance
         if variance is not None:
             variance = scale_variance(variance, self.find(X)[1])

@@ -106,7 +106,7 @@ class Weighted(Sized):
         return noise if self.variance is None else noise + self.variance
 
     def faded(self, share: float) -> Self:
-        """The same in memory, of rows that count less by a factor, but not next to nothing."""
+        """The rows, in memory, which count less by a factor, but not next to nothing."""
         weight = np.maximum(share * self.counts, 1.0 / LARGEST_WEIGHT)
         return replace(self, weight=weight)  # type: ignore[type-var]
 

@@ -105,7 +105,7 @@ def widen(mixture: Mixture, left_out: Predicted, *, least: float = 1.0) -> Mixtu
 
 
 def vary_noise(mixture: Mixture, left_out: Predicted) -> Mixture:
-    """The same with noise that depends on what is predicted, as rows left out say."""
+    """The mixture with noise that depends on what is predicted, as rows left out say."""
     parts, y, weight = left_out
     mean, total = mixture.mix(parts, include_noise=True)
     latent = mixture.mix(parts, include_noise=False)[1]
@@ -114,7 +114,7 @@ def vary_noise(mixture: Mixture, left_out: Predicted) -> Mixture:
 
 
 def tell_noises(mixture: Mixture, left_out: Predicted, output: Index, *, varies: bool) -> Mixture:
-    """The same with noise of every output by itself, of which rows (n,) are; it varies or not."""
+    """The mixture with noise of every output, of which rows (n,) are, by itself; it may vary."""
     noises = list[OutputNoise]()
     for j in range(mixture.n_outputs):
         own, mine = mixture, output == j
@@ -125,7 +125,7 @@ def tell_noises(mixture: Mixture, left_out: Predicted, output: Index, *, varies:
 
 
 def shape_errors(mixture: Mixture, left_out: Predicted) -> Mixture:
-    """The same with the shape that errors of rows left out have."""
+    """The mixture with the shape that errors of rows left out have."""
     return replace(mixture, shape=learn_shape(_standardise(mixture, left_out), left_out.weight))
 
 

@@ -78,7 +78,7 @@ class CellPosterior(NeighbourPosterior):
 
     @cached_property
     def neighbours(self) -> NeighbourPosterior:
-        """The same without cells."""
+        """The posterior without cells."""
         fields = {name: value for name, value in self.__getstate__().items() if name != "cells"}
         posterior = NeighbourPosterior(**fields)
         vars(posterior)["_neighbourhoods"] = self._neighbourhoods

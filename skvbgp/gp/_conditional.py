@@ -59,7 +59,7 @@ class Conditional:
         return replace(self, y=y)
 
     def without_factor(self, *, has_scales: bool) -> Conditional:
-        """The same where only means are asked for, and the scale, maybe that of places."""
+        """What is needed of it where only means are asked for, and the scale, maybe of places."""
         n, factor = len(self.y), self.factor
         precision = factor.precision if has_scales else np.full(n, np.nan)
         given = replace(self, factor=Diagonals(factor.log_diagonal, precision))

@@ -64,7 +64,7 @@ class Coregion(PickledByFields):
         return np.array(self.entries + self.log_factors)
 
     def with_vector(self, vector: Array) -> Self:
-        """The same of other values."""
+        """The coregion of another `vector`."""
         p = len(self.entries)
         return replace(
             self, entries=tuple(vector[:p].tolist()), log_factors=tuple(vector[p:].tolist())

@@ -228,7 +228,7 @@ class SumPosterior(NeighbourPosterior):
         return super()._observe(index) + self.shared.mean(self.rows.X[index]) / self.target.unit
 
     def _add(self, parts: LocalMoments, mean: Array, variance: Array) -> LocalMoments:
-        """The same with moments (n,) of the global part, in the user's units."""
+        """`parts` with moments (n,) of the global part, in the user's units."""
         unit = self.target.unit
         mean, variance = mean[:, None] / unit, variance[:, None] / unit**2
         return parts._replace(mean=parts.mean + mean, variance=parts.variance + variance)

@@ -198,7 +198,7 @@ class GPLearner(RegressionLearner):
         return [(name, bind_columns(kernel, d, self.owners), ()) for name, kernel in given]
 
     def _warp(self, starts: list[Start]) -> list[Start]:
-        """The same with inputs that are warped, if that helps: one way for all outputs."""
+        """States with inputs that are warped, if that helps: one way for all outputs."""
         first, known = starts[0], starts[0].frames.coordinates
         rng, process = np.random.RandomState([first.seed, 2]), dict(first.candidates)[WARP_KERNEL]
         if len(starts) == 1:  # random rows are far apart, and have one scale
@@ -231,7 +231,7 @@ class GPLearner(RegressionLearner):
         return Frames(inputs, targets, coordinates, target, gaps, standardised)
 
     def reframe(self, frames: Frames, inputs: RunningScale, targets: RunningScale) -> Frames:
-        """The same of other moments of the rows."""
+        """Frames in units of other moments of the rows."""
         return keep_warp(self.frame(inputs, targets, frames.gaps, frames.standardised), frames)
 
     def train(self, state: Start, X: Rows, y: Array, end_pass: EndPass) -> State:

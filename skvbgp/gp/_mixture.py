@@ -78,7 +78,7 @@ class Mixture:
         return mean, np.sum(belief * (variances + (means - mean[:, None]) ** 2), axis=1)
 
     def tell_outputs(self, parts: LocalMoments, output: Index) -> LocalMoments:
-        """The same with the noise of the outputs (n,) that rows are of."""
+        """`parts` with the noise of the outputs (n,) that rows are of."""
         if not self.noises:
             return parts
         mean, noise = self.average(parts), parts.noise.copy()
@@ -145,7 +145,7 @@ class LocalMoments(NamedTuple):
         return LocalMoments(*(part[index] for part in self))
 
     def observe(self, y: Array, count: Array, noise: Array) -> LocalMoments:
-        """The same of rows whose targets (n,) have been observed as often as count (n,) says.
+        """Those of rows whose targets (n,) have been observed as often as count (n,) says.
 
         With noise (n, C) of each observation.
         """
@@ -163,7 +163,7 @@ class Predicted(NamedTuple):
     weight: Array | None = None  # (n,), how often each counts; None is once
 
     def split(self) -> list[Predicted]:
-        """The same by each process."""
+        """The rows as each process predicts them."""
         return [self._replace(parts=parts) for parts in self.parts.split()]
 
     def take(self, index: Any) -> Predicted:

@@ -28,7 +28,7 @@ class RowsState(PickledByFields):
     posterior: Any  # which they keep
 
     def with_rows(self, rows: Rows, **changes: Any) -> Self:
-        """The same with other rows, where what predictions have made of these goes on."""
+        """The state with other rows, where what predictions have made of these goes on."""
         state = replace(self, rows=rows, **changes)
         if "posterior" in vars(self):
             state.posterior.go_on(self.posterior)

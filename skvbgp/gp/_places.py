@@ -51,7 +51,7 @@ class Members:
         return Members(*own, self.others_apart[index], self.share[index])
 
     def scaled(self, unit: float | Array) -> Members:
-        """The same for targets in other units."""
+        """The members of targets in other units."""
         return replace(self, apart=self.apart / unit, others_apart=self.others_apart / unit)
 
 

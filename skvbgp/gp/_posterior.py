@@ -102,7 +102,7 @@ class NeighbourPosterior(NearRows):
         vars(self)["conditionals"] = self.condition(slice(None), in_blocks=True)
 
     def without_factors(self) -> Self:
-        """The same where only means and scales are asked for, and all rows are neighbours."""
+        """The posterior where only means and scales are asked for, and all rows are neighbours."""
         posterior, has_scales = replace(self), not self.is_uniform
         given = tuple(one.without_factor(has_scales=has_scales) for one in self.conditionals)
         vars(posterior).update(conditionals=given, _neighbourhoods=self._neighbourhoods)
@@ -225,7 +225,7 @@ class NeighbourPosterior(NearRows):
         return self._tell_outputs(X, self._widen(parts, inputs)) if with_variance else parts
 
     def _widen(self, parts: LocalMoments, inputs: Array | None) -> LocalMoments:
-        """The same of rows whose inputs have variances (n, d), in squared units of their spread.
+        """`parts` of rows whose inputs have variances (n, d), in squared units of their spread.
 
         Mean squared slopes are hyperparameters where training rows had gaps, and measured
         elsewhere.
@@ -248,7 +248,7 @@ class NeighbourPosterior(NearRows):
         return np.asarray(spread * (inputs @ slopes.T))
 
     def _tell_outputs(self, X: Array, parts: LocalMoments) -> LocalMoments:
-        """The same with the noise of the outputs that rows X are of."""
+        """`parts` with the noise of the outputs that rows X are of."""
         coregions = [process.coregion for process in self.mixture.processes]
         factors = [one.split(X)[1] @ one.factors for one in coregions if one is not None]
         if not factors:
@@ -339,7 +339,7 @@ class NeighbourPosterior(NearRows):
         return LocalMoments.of_lines(parts)
 
     def _leave_out_exactly(self, index: Index) -> LocalMoments:
-        """The same where all others predict."""
+        """What each process says of known rows, each left out, where all others predict."""
         near = None
         if not self.is_uniform:
             near = self.find_others(index, min(_SCALE_ROWS, len(self.rows) - 1))

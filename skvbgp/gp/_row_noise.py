@@ -89,14 +89,14 @@ class RowNoise:
         return np.maximum(self.weight - 1.0, 0.0) if self.can_part else np.zeros(len(self))
 
     def scaled(self, unit: float | Array) -> RowNoise:
-        """The same for targets in other units, of all rows or (n,)."""
+        """The noise of targets in other units, of all rows or (n,)."""
         scaled = replace(self, variance=scale_variance(self.variance, unit))
         if self.scatter is None:
             return scaled
         return replace(scaled, scatter=self.scatter / unit / unit)
 
     def sharing(self, weight: Array) -> RowNoise:
-        """The same where only a part of those counts that each stands for, or all count less."""
+        """The noise where only a part of those counts that each stands for, or all count less."""
         scatter = None if self.scatter is None else self.scatter * (weight / self.weight)
         return replace(self, weight=weight, scatter=scatter)
 

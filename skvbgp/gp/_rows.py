@@ -81,7 +81,7 @@ class Rows(PickledByFields):
 
     @classmethod
     def around(cls, X: Array, y: Array, noise: RowNoise | None = None) -> Self:
-        """Rows without copies of them: nobody else may write to them."""
+        """Rows that keep these very arrays: nobody else may write to them."""
         return cls(((X, y, noise),), len(y))
 
     def merged(self) -> Self:
@@ -94,7 +94,7 @@ class Rows(PickledByFields):
         return replace(rows, origin=origin, counts=counts)
 
     def beginning_after(self, n: int) -> Self:
-        """The same of a stream that begins with them, after n others."""
+        """The rows of a stream that begins with them, after n others."""
         origin, counts = self._followed
         return replace(self, n_seen=self.n_seen + n, n_before=n, origin=origin, counts=counts)
 

@@ -63,7 +63,7 @@ class Forgetting:
         return count_remembered(self.value) if self.fades else self.value
 
     def by_rows_of(self, t: int) -> Self:
-        """The same where each row has become t."""
+        """Forgetting as fast where each row has become t."""
         return type(self)(self.value ** (1.0 / t) if self.window is None else self.value * t)
 
     def weigh(self, weight: Array) -> Array:

@@ -68,7 +68,7 @@ class GivenInducing(ABC):
 
 @dataclass(frozen=True)
 class InducingClasses(InducingModel):
-    """The same of labels that are regressed on places."""
+    """An `InducingModel` of labels that are regressed on places."""
 
     process: ClassProcess  # with a link of its own
     information: Array  # (m, m): the sum of N phi phi' / t over places

@@ -157,7 +157,7 @@ class ManyPlacesSearch(ClassSearch):
         return after if shares and self.gains(after, before) else before
 
     def _condition(self, trial: Trial) -> Part:
-        """The same kernel through inducing inputs, with the link that this asks for."""
+        """The kernel of a trial through inducing inputs, with the link that this asks for."""
         votes, process = self.votes, cast(ClassProcess, trial.process)
         Z, n_classes = votes.X[self.known[: self.m]], len(votes.log_frequencies)
         start = InducingClasses.start(process, Z, n_classes)

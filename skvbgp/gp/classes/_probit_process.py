@@ -180,7 +180,7 @@ class ProbitProcess(LabelModel):
 
 @dataclass(frozen=True)
 class AlikeProcess(ProbitProcess):
-    """The same, of length scales by input that are alike, as those of `EPDTCClassifier`.
+    """A `ProbitProcess` with length scales by input that are alike, as in `EPDTCClassifier`.
 
     The prior median of all is the shared one, or in proportion to others. Their mean is nearly
     free.

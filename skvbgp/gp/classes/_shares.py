@@ -122,7 +122,7 @@ class Combination(NamedTuple):
         return cls(found, log_p)
 
     def calibrate(self, counts: Array, log_frequencies: Array) -> Combination:
-        """The same, with the power by which votes ask that are left out."""
+        """The combination with the power by which votes ask that are left out."""
         power = learn_power(self.log_p, counts, log_frequencies)
         log_p = raise_evidence(self.log_p, log_frequencies, power)
         score = average_votes(log_p, counts)

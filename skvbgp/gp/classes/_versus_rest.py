@@ -89,7 +89,7 @@ class VersusRest(LabelModel):
 
 @dataclass(frozen=True)
 class AlikeVersusRest(VersusRest):
-    """The same, of length scales by input that are alike, see `AlikeProcess`."""
+    """A `VersusRest` with length scales by input that are alike, see `AlikeProcess`."""
 
     shared_scale: float
     log_ratios: Array | float = 0.0

@@ -133,7 +133,7 @@ class Votes(PickledByFields):
 
     @property
     def single(self) -> Votes:
-        """The same where a row counts once, as far as rows can be told apart."""
+        """The votes where a row counts once, as far as rows can be told apart."""
         if self.units is None or np.all(self.units == 1.0):
             return self
         return Votes.of(self.X, np.rint(self.counts / self.units))

@@ -34,7 +34,7 @@ class RangeUnits:
         return np.broadcast_to(np.array(self.stretch), Z.shape)
 
     def moved(self, known: Index, now: Index, shared: NDArray[np.bool_]) -> Self:
-        """The same of other columns, see `Warp`."""
+        """The units of other columns, see `Warp`."""
         stretch = np.ones(len(shared))
         stretch[now] = np.array(self.stretch)[known]
         stretch[shared] = 1.0

@@ -79,7 +79,7 @@ def free_inputs(
 
 
 def _set_length(process: Process, columns: NDArray[np.bool_], length: float) -> Process:
-    """The same with this length scale of those of d columns."""
+    """The process with this length scale of those of d columns."""
     theta = process.kernel.theta.copy()
     theta[1 : len(columns) + 1][columns] = np.log(length)  # behind the amplitude
     return replace(process, kernel=process.kernel.with_theta(theta))
