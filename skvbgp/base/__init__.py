@@ -59,7 +59,7 @@ from skvbgp.base._outputs import (
     OutputsPosterior,
     OutputsState,
 )
-from skvbgp.base._parted import PartedModel, find_joining, tell_output
+from skvbgp.base._parted import PartedModel, find_joining, find_output
 from skvbgp.base._spread_neighbours import find_near
 from skvbgp.base._start import (
     START_ROWS,

@@ -24,7 +24,7 @@ from skvbgp.base._estimator import VariationalRegressor
 from skvbgp.base._joint_outputs import JointPosterior, Units
 from skvbgp.base._learner import RegressionLearner, predict_distribution
 from skvbgp.base._outputs import Observations
-from skvbgp.base._parted import PartedModel, find_joining, tell_output
+from skvbgp.base._parted import PartedModel, find_joining, find_output
 from skvbgp.base._signs import find_signs
 from skvbgp.base._weights import Targets
 
@@ -169,11 +169,11 @@ class Values:
 
     def locate(self, t: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Values at one place are of one row."""
-        return tell_output(self.X, t), find_equal(self.X[:, :-t])[1]
+        return find_output(self.X, t), find_equal(self.X[:, :-t])[1]
 
     def take(self, t: int, j: int) -> tuple[Array, Targets]:
         """Rows (m, d) and targets of output j of t, as it would have them alone."""
-        mine = tell_output(self.X, t) == j
+        mine = find_output(self.X, t) == j
         X = np.ascontiguousarray(self.X[mine, :-t])
         return X, replace(self.y[mine], remains=self.y.remains)
 

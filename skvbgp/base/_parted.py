@@ -20,7 +20,7 @@ from skvbgp.base._learner import Distribution, predict_distribution
 from skvbgp.base._weights import Targets
 
 
-def tell_output(X: Array, t: int) -> NDArray[np.intp]:
+def find_output(X: Array, t: int) -> NDArray[np.intp]:
     """Which of t outputs each of lengthened rows (n, d + t) is of, (n,)."""
     return np.argmax(X[:, -t:], axis=1)
 
@@ -45,7 +45,7 @@ class Parted:
     def visit(self, X: Array) -> Iterator[tuple[Any, NDArray[np.bool_], Array]]:
         """What predicts some of rows X, which these are, and as it takes them."""
         t, joins = len(self.apart), self.joins
-        output = tell_output(X, t)
+        output = find_output(X, t)
         for j in np.flatnonzero(~joins).tolist():
             mine = output == j
             if mine.any():

@@ -26,8 +26,8 @@ from skvbgp.base import (
     PartedModel,
     Units,
     find_joining,
+    find_output,
     pick,
-    tell_output,
 )
 from skvbgp.gp._belief import judge_state, rank_values
 from skvbgp.gp._learner import GPLearner
@@ -97,14 +97,14 @@ class ListedRows(NamedTuple):
         return self, None
 
     def take(self, t: int, j: int) -> tuple[ListedRows, None]:
-        mine = tell_output(self.rows.X, t) == j
+        mine = find_output(self.rows.X, t) == j
         among, own = mine[self.row], np.cumsum(mine) - 1
         rows = take_output(self.rows, t, j)
         return ListedRows(rows, own[self.row[among]], self.counts[among], self.number[among]), None
 
     def locate(self, t: int) -> tuple[Index, Index]:
         """Of n rows of the user's there are always n t."""
-        return tell_output(self.rows.X, t)[self.row], self.number // t
+        return find_output(self.rows.X, t)[self.row], self.number // t
 
     def without(self, hidden: Hidden) -> Rows:
         """The rows of all others."""
@@ -158,7 +158,7 @@ class JointState(PickledByFields):
         """Mean and variance (n, t) of the observations, NaN for what was none."""
         rows, t = self.model.rows, len(self.apart)
         mean, variance = self.model.posterior.leave_out_all()
-        output = tell_output(rows.X, t)
+        output = find_output(rows.X, t)
         for j, one in enumerate(self.apart):
             if one is not None:
                 mean[output == j], variance[output == j] = one.leave_out_all()
@@ -314,7 +314,7 @@ def take_output(rows: Rows, t: int, j: int) -> Rows:
     """The rows of output j, without indicators."""
     chunks: list[Chunk] = []
     for X, y, noise in rows.chunks:
-        mine = tell_output(X, t) == j
+        mine = find_output(X, t) == j
         if mine.any():
             chunks.append((X[mine, :-t], y[mine], pick(noise, mine)))
     return Rows(tuple(chunks), sum(len(y) for _, y, _ in chunks))
@@ -322,7 +322,7 @@ def take_output(rows: Rows, t: int, j: int) -> Rows:
 
 def count_values(rows: Rows, t: int) -> Array:
     """How often values of each output count, (t,)."""
-    return np.bincount(tell_output(rows.X, t), rows.weight, t).astype(np.float64)
+    return np.bincount(find_output(rows.X, t), rows.weight, t).astype(np.float64)
 
 
 def score_parted(common: State, apart: Sequence[State | None], rng: np.random.RandomState) -> float:
@@ -336,7 +336,7 @@ def score_parted(common: State, apart: Sequence[State | None], rng: np.random.Ra
         for j, one in enumerate(apart)
         if one is not None
     )
-    among = np.flatnonzero(joins[tell_output(rows.X, len(apart))])
+    among = np.flatnonzero(joins[find_output(rows.X, len(apart))])
     if len(among):
         some = rng.permutation(among)[:_SCORED]
         total += judge_state(common, rows, some)[1] * count[joins].sum()

@@ -77,7 +77,7 @@ class Mixture:
         mean = np.sum(belief * parts.mean, axis=1)  # bit by bit that of `average`
         return mean, np.sum(belief * (variances + (means - mean[:, None]) ** 2), axis=1)
 
-    def tell_outputs(self, parts: LocalMoments, output: Index) -> LocalMoments:
+    def add_output_noise(self, parts: LocalMoments, output: Index) -> LocalMoments:
         """`parts` with the noise of the outputs (n,) that rows are of."""
         if not self.noises:
             return parts

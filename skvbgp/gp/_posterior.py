@@ -16,7 +16,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import Draws, Gaps, Relevance, pick, tell_output
+from skvbgp.base import Draws, Gaps, Relevance, find_output, pick
 from skvbgp.gp._conditional import Conditional, Scale
 from skvbgp.gp._gradient import Slopes, measure_relevance, measure_slopes
 from skvbgp.gp._mixture import LocalMoments, Mixture
@@ -141,7 +141,7 @@ class NeighbourPosterior(NearRows):
     def noise(self) -> RowNoise | None:
         """What is known of the noise of the scaled targets."""
         known = None if self.rows.noise is None else self.rows.noise.scaled(self.target.unit)
-        return self.mixture.processes[0].tell_outputs(self.rows.X, known)
+        return self.mixture.processes[0].add_indicators(self.rows.X, known)
 
     @property
     def known(self) -> KnownRows:
@@ -190,7 +190,7 @@ class NeighbourPosterior(NearRows):
         covariance = self._covary(filled, parts)
         covariance *= np.outer(*2 * [std / np.sqrt(np.diagonal(covariance))])
         parts = self._widen(parts, inputs)  # by what is not known of each row alone
-        parts = self._tell_outputs(X, parts)
+        parts = self._add_output_noise(X, parts)
         covariance.flat[:: len(X) + 1] = self.mixture.mix(parts, include_noise=include_noise)[1]
         return self.target.unscaled(mean, covariance)
 
@@ -205,7 +205,7 @@ class NeighbourPosterior(NearRows):
         """Shares of the inputs at rows of some of t outputs (t,), which the last columns tell."""
         t, relevance = len(among), self.relevance if among.all() else None
         if relevance is None:
-            rows = np.flatnonzero(among[tell_output(self.rows.X, t)])
+            rows = np.flatnonzero(among[find_output(self.rows.X, t)])
             relevance = measure_relevance(self, rows)
         return Relevance(*(part[:-t] for part in relevance))
 
@@ -222,7 +222,7 @@ class NeighbourPosterior(NearRows):
         """What each process says of rows X; if nobody asks for variances, means and evidence."""
         filled, inputs = self._fill(X)
         parts = self._measure(filled, with_variance=with_variance)
-        return self._tell_outputs(X, self._widen(parts, inputs)) if with_variance else parts
+        return self._add_output_noise(X, self._widen(parts, inputs)) if with_variance else parts
 
     def _widen(self, parts: LocalMoments, inputs: Array | None) -> LocalMoments:
         """`parts` of rows whose inputs have variances (n, d), in squared units of their spread.
@@ -247,14 +247,14 @@ class NeighbourPosterior(NearRows):
         slopes = np.array([process.slopes for process in self.mixture.processes])  # (C, g)
         return np.asarray(spread * (inputs @ slopes.T))
 
-    def _tell_outputs(self, X: Array, parts: LocalMoments) -> LocalMoments:
+    def _add_output_noise(self, X: Array, parts: LocalMoments) -> LocalMoments:
         """`parts` with the noise of the outputs that rows X are of."""
         coregions = [process.coregion for process in self.mixture.processes]
         factors = [one.split(X)[1] @ one.factors for one in coregions if one is not None]
         if not factors:
             return parts
         parts = parts._replace(noise=parts.noise * np.column_stack(factors))
-        return self.mixture.tell_outputs(parts, tell_output(X, self.mixture.n_outputs))
+        return self.mixture.add_output_noise(parts, find_output(X, self.mixture.n_outputs))
 
     @cached_property
     def _slopes(self) -> dict[int, float]:
@@ -299,7 +299,7 @@ class NeighbourPosterior(NearRows):
         gaps = np.zeros(parts.mean.shape)  # of what is predicted, and noise of each known row
         if self.rows.inputs is not None:
             gaps = self._measure_gaps(parts, self.rows.inputs[index])
-        parts = self._tell_outputs(self.rows.X[index], parts)
+        parts = self._add_output_noise(self.rows.X[index], parts)
         told = known.variance[index, None]
         if others is not None:
             y = self._observe(index) if y is None else y

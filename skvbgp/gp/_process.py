@@ -253,7 +253,7 @@ class Process(PickledByFields):
         """Variances of the noise of rows of which that is known."""
         return self.noise if known is None else known.spread(self.noises, self.slopes)
 
-    def tell_outputs(self, X: Array, known: RowNoise | None) -> RowNoise | None:
+    def add_indicators(self, X: Array, known: RowNoise | None) -> RowNoise | None:
         """What is known of the noise of rows X, with the outputs that these are of."""
         if self.coregion is None:
             return known
@@ -268,7 +268,7 @@ class Process(PickledByFields):
     ) -> Conditional:
         """What rows (n, d) and their targets (n,) or (n, m) say; K is not modified."""
         C = self.covariance(X) if K is None else K.copy()
-        known = self.tell_outputs(X, known)
+        known = self.add_indicators(X, known)
         noise = self.spread_noise(known)
         C.flat[:: len(C) + 1] += noise
         jitter = choose_jitter(noise, np.diagonal(C))
@@ -284,7 +284,7 @@ class Process(PickledByFields):
     ) -> Conditional:
         """The same in less time, for few places or draws, which need no inverse."""
         K = self.covariance(X) if K is None else K
-        known = self.tell_outputs(X, known)
+        known = self.add_indicators(X, known)
         noise = np.broadcast_to(self.spread_noise(known), len(X))
         own = np.diagonal(K) + noise
         jitter = choose_jitter(noise, own)
@@ -296,7 +296,7 @@ class Process(PickledByFields):
         n = len(given.X)
         if n == len(X):
             return given.given_targets(y)
-        known = self.tell_outputs(X, known)
+        known = self.add_indicators(X, known)
         prior = self.covariance.diag(X)
         noise = np.broadcast_to(self.spread_noise(known), len(X))
         load = (choose_jitter(noise, prior + noise) * (prior + noise) + noise)[n:]

@@ -12,7 +12,7 @@ from skvbgp._core.order import Index
 from skvbgp._core.owners import Owners
 from skvbgp._core.scaling import Coordinates
 from skvbgp._core.shards import ShardedColumns
-from skvbgp.base import Relevance, tell_output
+from skvbgp.base import Relevance, find_output
 
 #: Most places that are kept.
 _PLACES = 1_000
@@ -45,7 +45,7 @@ class Places(NamedTuple):
 
     def of_outputs(self, among: NDArray[np.bool_]) -> Places:
         """Places of some of t outputs (t,), which the last columns tell; all if there are none."""
-        mine = among[tell_output(self.X, len(among))]
+        mine = among[find_output(self.X, len(among))]
         return Places(self.X[mine], self.weight[mine]) if mine.any() else self
 
     def share_out(

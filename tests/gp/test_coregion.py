@@ -130,7 +130,7 @@ def test_prediction_from_neighbours_is_that_of_the_oracle(rng):
     process = make_process(2, gaussian=False)
     X, outputs = make_rows(rng, 9, 2)
     y, noises = rng.standard_normal(8), process.noise * process.coregion.factors
-    known = process.tell_outputs(X[:-1], None)
+    known = process.add_indicators(X[:-1], None)
     found = predict_from_neighbours([process], X[:-1], y, X[-1], known)[0]
     dense = oracle.covary(process.kernel(X[:, :2]), process.coregion.B, outputs)
     noise = noises[outputs[:-1]]

@@ -143,13 +143,13 @@ def test_noise_of_outputs(rng):
         expected = learn_level(mean, latent, total - latent, squares, weight[output == j])
         assert_allclose(noise.level, expected)
     mean = before.mix(parts, include_noise=False)[0]
-    told = mixture.tell_outputs(parts, output)
+    told = mixture.add_output_noise(parts, output)
     for c in range(2):
         expected = oracle.spread_noise(parts.noise[:, c], mean, output, mixture.noises)
         assert_allclose(told.noise[:, c], expected)
     assert_allclose(told.variance, parts.variance)
     plain = tell_noises(before, Predicted(parts, y, weight), output, varies=False)
-    assert_allclose(plain.tell_outputs(parts, output).noise, parts.noise + 0.2)
+    assert_allclose(plain.add_output_noise(parts, output).noise, parts.noise + 0.2)
 
 
 def test_known_noise_does_not_depend_on_predictions():

@@ -192,7 +192,7 @@ class FewRowsSearch(Search):
         output, varies = self.rows.output, self.rows.noise_may_vary
         if output is not None:
             mixture = tell_noises(mixture, left_out, output, varies=varies)
-            left_out = left_out._replace(parts=mixture.tell_outputs(left_out.parts, output))
+            left_out = left_out._replace(parts=mixture.add_output_noise(left_out.parts, output))
         elif varies:
             mixture = vary_noise(mixture, left_out)
         mixture = widen(mixture, left_out, least=self.calibration)

@@ -128,7 +128,7 @@ def _take(group: Group, counts: Array) -> Group:
 def _predict(process: Process, known: Group, others: Group) -> Array:
     """Squared errors, variances and weights (3, n) of other rows given those that are known."""
     X, y, noise = others
-    told = process.tell_outputs(X, noise)
+    told = process.add_indicators(X, noise)
     more = 0.0 if told is None else told.add_up(process.noises, process.slopes) - process.noise
     weight = np.ones(len(X)) if noise is None else noise.weight
     scatter = 0.0 if noise is None or noise.scatter is None else noise.scatter / weight

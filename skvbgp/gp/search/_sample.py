@@ -18,7 +18,7 @@ from skvbgp._core.journal import do_once
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import pick, tell_output
+from skvbgp.base import find_output, pick
 from skvbgp.gp._mixture import LocalMoments, Mixture, Predicted
 from skvbgp.gp._places import Members
 from skvbgp.gp._posterior import NeighbourPosterior, TwinPosterior
@@ -77,7 +77,7 @@ class Sample:
         """Which output each value that is left out is of, (n,); None if there is one."""
         if not self.n_outputs:
             return None
-        return tell_output(self._judged[0].X[: self._count(None)[0]], self.n_outputs)
+        return find_output(self._judged[0].X[: self._count(None)[0]], self.n_outputs)
 
     @property
     def judged_inputs(self) -> Array | None:
