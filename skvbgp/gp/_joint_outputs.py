@@ -162,7 +162,7 @@ class JointState(PickledByFields):
         for j, one in enumerate(self.apart):
             if one is not None:
                 mean[output == j], variance[output == j] = one.leave_out_all()
-        mean, variance = (rows.tell_all(part).reshape(-1, t) for part in (mean, variance))
+        mean, variance = (rows.give_to_seen(part).reshape(-1, t) for part in (mean, variance))
         return self.units.restore(mean, variance)
 
 

@@ -77,7 +77,7 @@ def gather_rows(X: Array, y: Array, noise: RowNoise | None) -> Gathered | None:
     told = [noise.variance] if noise.inputs is None else [noise.variance, noise.inputs]
     places, owner = find_equal(X, *told)
     m = len(places)
-    if m > _LARGEST_SHARE * n or _are_copies(X, y, noise):
+    if m > _LARGEST_SHARE * n or _have_copies(X, y, noise):
         return None
     order = np.lexsort((y, owner))  # so that sums do not depend on the order of the rows
     starts = np.searchsorted(owner[order], np.arange(m))
@@ -113,7 +113,7 @@ def measure_gain_by_place(scatter: Array, weight: Array) -> float:
     return float(np.sum(each + 0.5 * q) / dof.sum())
 
 
-def _are_copies(X: Array, y: Array, noise: RowNoise) -> bool:
+def _have_copies(X: Array, y: Array, noise: RowNoise) -> bool:
     """Whether rows that are equal, if there are any, are one measurement."""
     known = discount_copies(X, y, noise)
     return bool(noise.weight.max() > 1.0) and (known is None or not known.can_part)

@@ -222,7 +222,7 @@ class Process(PickledByFields):
         share = np.ones(innovations.shape[-1]) if share is None else share
         n, quadratic, half_log_det = share.sum(), innovations**2 @ share, log_diagonal @ share
         if known is not None:
-            half_log_dets, squares = known.tell_rest(self.noises, self.slopes)
+            half_log_dets, squares = known.measure_rest(self.noises, self.slopes)
             n, quadratic = known.weight @ share, quadratic + squares @ share
             half_log_det = half_log_det + half_log_dets @ share
         return Summary(n, quadratic, half_log_det)

@@ -112,7 +112,9 @@ class RowNoise:
         """Variances (n,) of the rows."""
         return self.add_up(noise, slopes) / self.weight
 
-    def tell_rest(self, noise: float | Array, slopes: Sequence[float] = ()) -> tuple[Array, Array]:
+    def measure_rest(
+        self, noise: float | Array, slopes: Sequence[float] = ()
+    ) -> tuple[Array, Array]:
         """What all have besides, by row: half the log determinant, and squared errors over t."""
         t = self.add_up(noise, slopes)
         scatter = np.zeros_like(t) if self.scatter is None else self.scatter
@@ -123,8 +125,8 @@ class RowNoise:
     ) -> tuple[float | Array, Array]:
         """Gradients in the learned variance and in the slopes (g,).
 
-        Of a value whose gradient in `spread` is given, less what `tell_rest` says: the sums of half
-        the log determinants and, times a precision, of half the squared errors.
+        Of a value whose gradient in `spread` is given, less what `measure_rest` says: the sums of
+        half the log determinants and, times a precision, of half the squared errors.
         """
         t = self.add_up(noise, slopes)
         dt = own_gradient(t, self.weight, d_spread)

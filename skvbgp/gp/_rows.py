@@ -254,7 +254,7 @@ class Rows(PickledByFields):
         rows, first = np.unique(self.origin, return_index=True)
         return self.n_forgotten + first[rows >= 0]
 
-    def tell_all(self, values: Array) -> Array:
+    def give_to_seen(self, values: Array) -> Array:
         """Values (n,) of the rows for all those seen, as they were given, NaN for the others."""
         if self.origin is None:
             return values

@@ -161,4 +161,4 @@ class State(RowsState):
         else:
             weight = np.ones(len(self.rows)) if self.rows.weight is None else self.rows.weight
             mean, variance = self.posterior.leave_out_of(gathered.owner, self.rows.y, weight)
-        return self.rows.tell_all(mean), self.rows.tell_all(variance)
+        return self.rows.give_to_seen(mean), self.rows.give_to_seen(variance)

@@ -106,7 +106,7 @@ def test_rows_of_one_that_are_at_few_places_are_left_out_one_by_one():
     rows, units = model._state.model.rows, model._state.units
     expected = np.full((2, len(rows)), np.nan)
     expected[:, rows.X[:, -1] == 1.0] = apart.leave_out_all()
-    own_mean, own_variance = (rows.tell_all(part)[1::2] for part in expected)
+    own_mean, own_variance = (rows.give_to_seen(part)[1::2] for part in expected)
     assert_allclose(mean[:, 1], units.mean[1] + units.unit[1] * own_mean, rtol=1e-7)
     assert_allclose(std[:, 1], units.unit[1] * np.sqrt(own_variance), rtol=1e-7)
 

@@ -61,7 +61,7 @@ def test_one_row_of_a_place_has_the_density_of_all(rng):
         one = found.noise
         spread = one.spread(t)
         mine = -0.5 * (np.log(2.0 * np.pi * spread) + (found.y - wave(Z)) ** 2 / spread)
-        half_log_dets, squares = one.tell_rest(t)
+        half_log_dets, squares = one.measure_rest(t)
         mine -= half_log_dets + 0.5 * squares
         mine -= 0.5 * (one.weight - 1.0) * np.log(2.0 * np.pi)
         own = np.bincount(found.owner, weight * every)
