@@ -208,6 +208,6 @@ def _may_pay(learner: GPLearner, state: State) -> bool:
 
     None of them stands for others.
     """
-    is_free = len(learner.counts) > 1 and learner.learn_hyperparameters and not learner.n_outputs
+    is_free = len(learner.rival_k) > 1 and learner.learn_hyperparameters and not learner.n_outputs
     is_plain = state.known is state.rows and not isinstance(state.rows, SpreadRows)
     return is_free and state.shared is None and is_plain

@@ -82,17 +82,17 @@ class GPLearner(RegressionLearner):
     n_known: int = 0  # kernels of the fit before, if a warm start may go on from them
 
     @property
-    def counts(self) -> tuple[int, ...]:
+    def rival_k(self) -> tuple[int, ...]:
         """Numbers of neighbours that compete."""
         return _COUNTS if isinstance(self.n_neighbors, str) else (self.n_neighbors,)
 
     @property
     def few(self) -> int:
         """Up to so many rows, all are neighbours of any place."""
-        return self.counts[-1]
+        return self.rival_k[-1]
 
     @property
-    def counts_rows(self) -> bool:
+    def may_merge(self) -> bool:
         """Whether a row may stand for several: white noise in a kernel is another in each."""
         if is_auto(self.kernel):
             return True
@@ -102,7 +102,7 @@ class GPLearner(RegressionLearner):
     @property
     def may_gather(self) -> bool:
         """Whether the rows of a place may be one: of one output, without noise of their own."""
-        return self.counts_rows and not self.n_outputs
+        return self.may_merge and not self.n_outputs
 
     def max_passes(self, y: Array) -> int:
         if not self.learn_hyperparameters:
@@ -118,10 +118,10 @@ class GPLearner(RegressionLearner):
         kinds = {self._choose_search(n)}
         if self.may_gather:  # many rows may be at few places
             kinds.add(FewRowsSearch)
-        count = max(kind.count(n_starts, grows=grows) for kind in kinds)
+        count = max(kind.count_trials(n_starts, grows=grows) for kind in kinds)
         if n <= self.few or not is_tried(self.n_inducing, n):
             return count
-        n_rest = ManyRowsSearch.count(1 if grows else n_starts, grows=False)
+        n_rest = ManyRowsSearch.count_trials(1 if grows else n_starts, grows=False)
         return n_rest + (count if isinstance(self.n_inducing, str) else 0)
 
     def _choose_search(self, n: int) -> type[Search]:
@@ -132,11 +132,11 @@ class GPLearner(RegressionLearner):
         self, X: Array, y: Array, weight: Array, variance: Array, is_weighted: bool
     ) -> Rows:
         """Rows with weights and known variances (n,) of their noise."""
-        if is_weighted and not self.counts_rows:
+        if is_weighted and not self.may_merge:
             raise ValueError(
                 "sample_weight and forgetting need kernels without White: the noise is learned."
             )
-        return Rows.of(X, y, weight, variance, merges=self.counts_rows)
+        return Rows.of(X, y, weight, variance, merges=self.may_merge)
 
     # -- fit ---------------------------------------------------------------------------------------
 
@@ -288,7 +288,7 @@ class GPLearner(RegressionLearner):
         rng = np.random.RandomState(first.seed)
         rows = join_samples([self._take_sample(start, rng) for start in starts])
         kind = self._choose_search(len(rows))
-        search = kind(rows, self.counts, rng, self.max_iter, self.tol, watch)
+        search = kind(rows, self.rival_k, rng, self.max_iter, self.tol, watch)
         found = yield from search.run(list(first.candidates), grows=first.grows)
         return reach(found)
 
@@ -366,7 +366,7 @@ class GPLearner(RegressionLearner):
     def join(self, state: State, X: Rows | None, n: int, kept: int | None = None) -> Rows:
         """Known rows and new ones, of a chunk of n rows, to train with."""
         rows = self._remember(state.observed.emptied(state.frames.gaps), X, n, kept)
-        return rows.merged() if self.counts_rows else rows
+        return rows.merged() if self.may_merge else rows
 
     def _remember(self, known: Rows, X: Rows | None, n: int, kept: int | None) -> Rows:
         """Known rows and new ones, as far as they count; of one output, one does in any case."""
@@ -428,7 +428,7 @@ class GPLearner(RegressionLearner):
         if n <= state.k:
             return state.k
         # where hyperparameters are not learned at once, processes of few rows go on with all
-        is_few = len(self.counts) > 1 and all(p.is_uniform for p in state.mixture.processes)
+        is_few = len(self.rival_k) > 1 and all(p.is_uniform for p in state.mixture.processes)
         learns_later = self.keeps(state) or (self.forgetting.is_used and self.learn_hyperparameters)
         if learns_later and is_few and n <= MOST_WITH_ALL:
             return n

@@ -236,7 +236,7 @@ def test_a_stream_learns_again_when_places_are_too_many_to_be_neighbours(rng):
 def test_places_have_no_cells(rng):
     X, y = make_places(rng)
     state = small(KERNEL, **FIXED).fit(X, y)._state
-    learner = SimpleNamespace(counts=(64, 128), learn_hyperparameters=True, n_outputs=0)
+    learner = SimpleNamespace(rival_k=(64, 128), learn_hyperparameters=True, n_outputs=0)
     assert not _may_pay(learner, state)
     assert _may_pay(learner, replace(state, gathers=False))
 

@@ -76,7 +76,7 @@ class FewPlacesSearch(ClassSearch):
         self.held = self.votes
 
     @staticmethod
-    def count(n_starts: int, *, grows: bool) -> int:
+    def count_trials(n_starts: int, *, grows: bool) -> int:
         """Largest number of trials."""
         warped, lines, alike = 1, 1, 1
         grown = _N_RANGES + N_FREED + warped + lines + alike
@@ -95,7 +95,7 @@ class FewPlacesSearch(ClassSearch):
     def run(self, starts: Starts, *, grows: bool) -> Found:
         chosen = self._try_all(starts, grows=grows)
         if self.stopped:
-            return self.judge(chosen)
+            return self.find_shares(chosen)
         if self._is_small:
             parts = self._draw(self.trials)
         else:

@@ -142,8 +142,8 @@ class ClassGPLearner(Learner):
             return 1
         grows = is_auto(self.kernel)
         n_starts = len(make_class_kernels(1) if grows else name_kernels(self.kernel))
-        anew = FewPlacesSearch.count(n_starts, grows=grows)  # there are no more of many places
-        return max(anew, FewPlacesSearch.count(self.n_known, grows=False))
+        count = FewPlacesSearch.count_trials  # there are no more of many places
+        return max(count(n_starts, grows=grows), count(self.n_known, grows=False))
 
     # -- fit -------------------------------------------------------------------------------------
 

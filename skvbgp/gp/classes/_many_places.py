@@ -77,7 +77,7 @@ class ManyPlacesSearch(ClassSearch):
         freed = self.try_freed(best[:N_FREED], groups) if grows else []
         chosen = [*best[: _MOST_KEPT - len(freed)], *freed]
         if self.stopped:
-            return self.judge(chosen)
+            return self.find_shares(chosen)
         self.train_further(chosen, self._draw_near_groups(_FINAL_GROUPS))
         parts = self.make_parts(self.trials)
         mixture = self.mix(parts)

@@ -99,7 +99,7 @@ class ClassSearch(ABC):
         for trial in self.fit(starts, groups, n_iter):
             self.trials.append(trial)
             if not self.stopped:
-                self.stopped = self.end_pass(lambda: self.judge(rank(self.trials)[:1]))
+                self.stopped = self.end_pass(lambda: self.find_shares(rank(self.trials)[:1]))
         return self.trials[before:]
 
     def fit(self, starts: Starts, groups: Groups, n_iter: int) -> list[Trial]:
@@ -142,7 +142,7 @@ class ClassSearch(ABC):
     def charge(self, model: ClassModel) -> float:
         """Nats a vote that hyperparameters have gained by being chosen by votes, one for each."""
 
-    def judge(self, trials: Sequence[Trial]) -> Found:
+    def find_shares(self, trials: Sequence[Trial]) -> Found:
         """The shares of trials."""
         return self.mix(self.make_parts(trials)).found
 

@@ -55,7 +55,7 @@ class FewRowsSearch(Search):
         return self.max_iter or _ITERATIONS
 
     @staticmethod
-    def count(n_starts: int, *, grows: bool) -> int:
+    def count_trials(n_starts: int, *, grows: bool) -> int:
         followers = n_starts - 1  # of the best kernel from its own start, and of one that is freed
         products, lines, isotropic = 2 + 2, 1 + 1, 2  # of all, and of what is freed
         return n_starts + (2 * followers + products + lines + isotropic) * grows
@@ -88,7 +88,7 @@ class FewRowsSearch(Search):
         if alone.value < best.trained.value + LEAST_LEAD:
             return
         self.trials = []
-        self.judge(best.name, [alone])
+        self.add_trials(best.name, [alone])
         self._try_followers(starts)
 
     def _find_most_probable(self) -> Trial:
@@ -150,7 +150,7 @@ class FewRowsSearch(Search):
         if not any(trained.process.tied):
             return []
         before, self.trials = self.trials, []
-        self.judge(name, [trained])
+        self.add_trials(name, [trained])
         self._try_followers(starts)
         self.try_combined(self._n_iter, few=True)
         self._try_best_with_lines()
@@ -186,7 +186,7 @@ class FewRowsSearch(Search):
 
     def _conclude_draws(self, chosen: list[Trial], mixture: Mixture, trial_of: list[int]) -> Found:
         """What has been found, with the noise that rows say which are left out."""
-        weights, k = np.ones(self.rows.d), self.counts[-1]  # all rows are neighbours
+        weights, k = np.ones(self.rows.d), self.rival_k[-1]  # all rows are neighbours
         left_out = self.rows.leave_out(mixture, weights, k)
         mixture = replace(mixture, extra_noise=self.extra_noise)
         output, varies = self.rows.output, self.rows.noise_may_vary

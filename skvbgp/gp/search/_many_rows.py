@@ -85,10 +85,10 @@ class ManyRowsSearch(Search):
 
     @property
     def trial_k(self) -> int:
-        return min(_TRIAL_NEIGHBOURS, self.counts[-1])
+        return min(_TRIAL_NEIGHBOURS, self.rival_k[-1])
 
     @staticmethod
-    def count(n_starts: int, *, grows: bool) -> int:
+    def count_trials(n_starts: int, *, grows: bool) -> int:
         freed, combined, isotropic, lines = 1, 5, 2, 1
         trained_further = min(_MOST_KEPT, n_starts + combined * grows)
         return n_starts + (freed + combined + isotropic + lines) * grows + trained_further
@@ -127,7 +127,7 @@ class ManyRowsSearch(Search):
 
     def _draw_groups(self, most: int, cover: float) -> list[Group]:
         n_rows = min(most, cover * self.rows.total)
-        return self.rows.draw_groups(n_rows, size_groups(self.counts[-1]), self.near_weights)
+        return self.rows.draw_groups(n_rows, size_groups(self.rival_k[-1]), self.near_weights)
 
     def _try_freed(self, name: str, start: Process) -> None:
         """Try the first kernel, of many inputs, with length scales of some; the better one leads.
@@ -166,7 +166,7 @@ class ManyRowsSearch(Search):
                 for noise in noises
                 if process.noise_limits[0] <= noise < 1.0
             ]
-            self.judge(trial.name, [trained, *others])
+            self.add_trials(trial.name, [trained, *others])
             self.end_trial()
         return self.trials
 
@@ -188,7 +188,7 @@ class ManyRowsSearch(Search):
 
     def _leaves_lines(self, trial: Trial) -> bool:
         """Whether straight lines explain errors of rows that are left out."""
-        competes = len(self.counts) > 1 and self.rows.may_all_predict
+        competes = len(self.rival_k) > 1 and self.rows.may_all_predict
         if not competes or len(self.rows) > _TRIED_WITH_LINES:
             return False
         X = self.rows.judged_inputs
@@ -200,12 +200,12 @@ class ManyRowsSearch(Search):
 
     def _count_neighbours(self, trial: Trial) -> int:
         """How many neighbours pay: more are read as long as predictions gain."""
-        if len(self.counts) == 1:
-            return self.counts[0]
+        if len(self.rival_k) == 1:
+            return self.rival_k[0]
         process = trial.process
         weights = weigh_inputs(process.covariance, self.rows.d)
-        best, best_rank = self.counts[0], -np.inf
-        for k in self.counts:
+        best, best_rank = self.rival_k[0], -np.inf
+        for k in self.rival_k:
             if k == self.trial_k:
                 left_out = trial.left_out.take(slice(_COUNTING_ROWS))
             else:
@@ -239,13 +239,13 @@ class ManyRowsSearch(Search):
 
         Where all rows may predict, so may kernels with one length scale, from `start`.
         """
-        compete = len(self.counts) > 1
+        compete = len(self.rival_k) > 1
         counts = {k, min(k, self.trial_k)} if compete else {k}
         found = [self._mix_chosen(self._select(pool, _count_kept(n)), n) for n in sorted(counts)]
         if len(self.rows) > _MANY:
             ahead = max(found, key=attrgetter("rank"))
             n = max(HELD_OUT, _NEIGHBOURS_OF_ALL // ahead.k)
-            brings_more = len(self.rows.hold(n)[0]) > len(self.rows.hold()[0])
+            brings_more = len(self.rows.take_targets(n)[0]) > len(self.rows.take_targets()[0])
             return self._mix_chosen(ahead.trials, ahead.k, n) if brings_more else ahead
         most = next((most for n, most in _TRIED_WITH_ALL if len(self.rows) <= n), 0)
         if most and compete and self.rows.may_all_predict:

@@ -154,7 +154,7 @@ class Sample:
         equal = None if noise is None else noise.others[:n_rows]
         given = np.arange(n_rows), equal, unknown
         parts = do_once(lambda: _interleave([one.leave_out(*given) for one in each]).take(slice(n)))
-        return Predicted(parts, *self.hold(n))
+        return Predicted(parts, *self.take_targets(n))
 
     def _condition(self, mixture: Mixture, weights: Array, k: int) -> list[NeighbourPosterior]:
         """The posteriors of the outputs, given the rows that are left out in turn."""
@@ -169,7 +169,7 @@ class Sample:
         n = len(self) if self.noise is None else float(self.noise.weight.sum())
         return n * len(self._judged)
 
-    def hold(self, n: int | None = None) -> tuple[Array, Array | None]:
+    def take_targets(self, n: int | None = None) -> tuple[Array, Array | None]:
         """Targets of the first n values that are left out, and how often each counts.
 
         None is once.
@@ -205,9 +205,9 @@ class PlacesSample(Sample):
         judged = self.members[: n or HELD_OUT]
         rest = self.y[judged.row] + judged.others_apart
         parts = do_once(lambda: posterior.leave_out(judged.row, judged.n_others, y=rest))
-        return Predicted(parts, *self.hold(n))
+        return Predicted(parts, *self.take_targets(n))
 
-    def hold(self, n: int | None = None) -> tuple[Array, Array]:
+    def take_targets(self, n: int | None = None) -> tuple[Array, Array]:
         judged = self.members[: n or HELD_OUT]
         return self.y[judged.row] + judged.apart, judged.share
 
@@ -278,11 +278,12 @@ class Samples:
         pairs = zip(self.parts, counts, strict=True)
         each = [part.leave_out(mixture, weights, k, count).parts for part, count in pairs if count]
         parts = (np.concatenate(values)[order] for values in zip(*each, strict=True))
-        return Predicted(LocalMoments(*parts), *self.hold(n))
+        return Predicted(LocalMoments(*parts), *self.take_targets(n))
 
-    def hold(self, n: int | None = None) -> tuple[Array, Array | None]:
+    def take_targets(self, n: int | None = None) -> tuple[Array, Array | None]:
         counts, order = self._sort(n)
-        each = [part.hold(count) for part, count in zip(self.parts, counts, strict=True) if count]
+        pairs = zip(self.parts, counts, strict=True)
+        each = [part.take_targets(count) for part, count in pairs if count]
         y = np.concatenate([y for y, _ in each])[order]
         if all(weight is None for _, weight in each):
             return y, None

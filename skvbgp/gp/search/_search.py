@@ -93,7 +93,7 @@ class Search(ABC):
     """One search; it is made for one fit and thrown away."""
 
     rows: Sample | Samples  # what is seen of all rows
-    counts: Sequence[int]  # numbers of neighbours that compete, in rising order
+    rival_k: Sequence[int]  # numbers of neighbours that compete, in rising order
     rng: np.random.RandomState
     max_iter: int | None
     tol: float
@@ -112,13 +112,13 @@ class Search(ABC):
 
     @staticmethod
     @abstractmethod
-    def count(n_starts: int, *, grows: bool) -> int:
+    def count_trials(n_starts: int, *, grows: bool) -> int:
         """Largest number of trials."""
 
     @property
     def trial_k(self) -> int:
         """Neighbours that trials predict from."""
-        return self.counts[-1]
+        return self.rival_k[-1]
 
     @property
     def best(self) -> Trial:
@@ -177,14 +177,14 @@ class Search(ABC):
         """Train processes of one kernel, and judge what is most probable."""
         if not self.stopped:
             trained = [self.train(start, n_iter) for start in starts]
-            self.judge(name, [max(trained, key=lambda one: one.value)])
+            self.add_trials(name, [max(trained, key=lambda one: one.value)])
             self.end_trial()
 
     def train(self, process: Process, n_iter: int) -> Trained[Process]:
         """Train on the groups, so many iterations if `max_iter` says nothing else."""
         return train_process(process, self.groups, max_iter=self.max_iter or n_iter, tol=self.tol)
 
-    def judge(self, name: str, trained: Sequence[Trained[Process]]) -> None:
+    def add_trials(self, name: str, trained: Sequence[Trained[Process]]) -> None:
         """Add trials of one kernel, whose processes share its matrices."""
         processes = tuple(one.process for one in trained)
         weights = weigh_inputs(processes[0].covariance, self.rows.d)

@@ -108,7 +108,7 @@ def test_as_many_trials_are_counted_as_there_may_be(monkeypatch):
     starts = make_starts(["Matern-1/2", "Matern-3/2", "SE"], gaussian=True)
     search = make_search(X, y, 200, end_pass)
     finish(search.run(starts, grows=True))
-    assert len(calls) == search.count(3, grows=True) == 15
+    assert len(calls) == search.count_trials(3, grows=True) == 15
 
 
 def test_parts_are_judged_by_what_they_learn_as_all_rows_did():

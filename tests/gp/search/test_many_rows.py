@@ -54,7 +54,7 @@ def test_the_mixture_of_many_rows_is_learned_from_more_that_are_left_out(
     monkeypatch.setattr(_many_rows, "_LEAST_COUNT_RISE", -100.0)
     monkeypatch.setattr(_many_rows, "_NEIGHBOURS_OF_ALL", 50 * 15)
     X, y = make_rows(RBF([1.0, 2.0]), 60)
-    search = replace(make_search(X, y, 15), counts=counts)
+    search = replace(make_search(X, y, 15), rival_k=counts)
     search.rows.noise = RowNoise(np.linspace(0.2, 1.0, 60), np.zeros(60))
     found = finish(search.run(make_starts(["Matern-1/2", "SE"], gaussian=False), grows=True))
     assert found.k == 15
@@ -104,7 +104,7 @@ def test_weak_slopes_in_many_inputs_have_one_length_scale(monkeypatch):
     starts = [(name, start_process(kernel, gaussian=False)) for name, kernel in named]
 
     def search():
-        found = finish(replace(make_search(X, y, 60), counts=(8, 60)).run(starts, grows=True))
+        found = finish(replace(make_search(X, y, 60), rival_k=(8, 60)).run(starts, grows=True))
         given = [process.factorise(X, y) for process in found.mixture.processes]
         means = [one.moments(others, one.scale).mean for one in given]
         mean = np.average(means, axis=0, weights=found.belief)
@@ -120,7 +120,7 @@ def test_weak_slopes_in_many_inputs_have_one_length_scale(monkeypatch):
 
 def count_neighbours(counts, y_of):
     X = np.random.default_rng(0).uniform(-3.0, 3.0, (150, 2))
-    search = replace(make_search(X, y_of(X), counts[-1]), counts=counts)
+    search = replace(make_search(X, y_of(X), counts[-1]), rival_k=counts)
     return finish(search.run(make_starts(["SE"], gaussian=False), grows=False)).k
 
 
@@ -142,7 +142,7 @@ def test_several_kernels_may_predict_from_all_rows(monkeypatch):
     """What has been found says of rows that are left out what it was chosen for."""
     monkeypatch.setattr(_many_rows, "_TRIED_WITH_ALL", ((149, 5), (150, 2)))
     X, y = make_rows(RBF(), 150)
-    search = replace(make_search(X, y, 60), counts=(8, 60))
+    search = replace(make_search(X, y, 60), rival_k=(8, 60))
     tried, mix_all = [], ManyRowsSearch._mix_all
     monkeypatch.setattr(
         ManyRowsSearch, "_mix_all", lambda *args: tried.append(args[1]) or mix_all(*args)
@@ -163,7 +163,7 @@ def test_several_kernels_may_predict_from_all_rows(monkeypatch):
 @pytest.mark.parametrize("gain, k", [(0.009, 8), (0.011, 60)])
 def test_more_neighbours_have_to_pay(monkeypatch, gain, k):
     X, y = make_rows(RBF(), 150)
-    search = replace(make_search(X, y, 60), counts=(8, 60))
+    search = replace(make_search(X, y, 60), rival_k=(8, 60))
     ranks = iter([1.0, 1.0 + gain])
     monkeypatch.setattr(ManyRowsSearch, "rank", lambda *_: next(ranks))
     ((name, process),) = make_starts(["SE"], gaussian=False)
@@ -194,7 +194,7 @@ def search_steep_rows(amplitude, noise=0.05):
     y = f + noise * np.random.default_rng(1).standard_normal(150)
     named = [pair for pair in make_base_kernels(3) if pair[0] in ("Matern-5/2", "SE")]
     starts = [(name, start_process(kernel, gaussian=False)) for name, kernel in named]
-    found = finish(replace(make_search(X, y, 60), counts=(8, 60)).run(starts, grows=True))
+    found = finish(replace(make_search(X, y, 60), rival_k=(8, 60)).run(starts, grows=True))
     X_new, f_new = draw_steep_rows(300, amplitude, seed=2)
     given = [process.factorise(X, y) for process in found.mixture.processes]
     means = [one.moments(X_new, one.scale).mean for one in given]
@@ -222,14 +222,14 @@ def test_lines_are_not_tried_where_rows_do_not_ask_for_them(monkeypatch):
 @pytest.mark.parametrize("factor, leaves", [(0.99, False), (1.01, True)])
 def test_rows_ask_for_lines_as_often_as_they_count(monkeypatch, factor, leaves):
     X, y = make_rows(RBF(), 60)
-    search, weight = replace(make_search(X, y, 20), counts=(8, 20)), np.linspace(0.2, 1.0, 60)
+    search, weight = replace(make_search(X, y, 20), rival_k=(8, 20)), np.linspace(0.2, 1.0, 60)
     search.rows.noise = RowNoise(weight, np.zeros(60))
     ((name, process),) = make_starts(["SE"], gaussian=False)
-    search.judge(name, [Trained(process, 0.0)])
+    search.add_trials(name, [Trained(process, 0.0)])
     seen, gain = [], factor * 0.01 * weight.sum()
     monkeypatch.setattr(_steep_lines, "measure_gain", lambda *args: seen.append(args[3]) or gain)
     assert search._leaves_lines(search.trials[0]) == leaves
-    assert_allclose(seen[0], search.rows.hold()[1])
+    assert_allclose(seen[0], search.rows.take_targets()[1])
 
 
 @pytest.mark.parametrize("many, n_ways", [(60, 1), (59, 2)])
@@ -282,7 +282,7 @@ def test_what_was_freed_makes_way_for_what_is_better(rng, monkeypatch):
     search = make_search(X, y, 30)
     search.groups = groups = search._draw_groups(120, 1.0)
     (name, start), _ = make_wide_starts()
-    search.judge(name, [Trained(start, 0.0)])
+    search.add_trials(name, [Trained(start, 0.0)])
     search.trials = first = [search.trials[0]._replace(rank=np.inf)]
     search._try_freed(name, start)
     assert search.trials is first

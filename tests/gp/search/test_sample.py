@@ -141,11 +141,13 @@ def test_values_that_are_left_out_are_said_in_the_order_of_targets(rows, k):
     assert_array_equal(y_few, y[:11])
     assert samples.n_values == 80
     each = [
-        one.leave_out(mixture, weights, k).parts.mean[np.argsort(one.hold()[0])]
+        one.leave_out(mixture, weights, k).parts.mean[np.argsort(one.take_targets()[0])]
         for one in make_samples(X, Y)
     ]
     by_value = parts.mean[np.argsort(y)]
-    order = np.argsort(np.concatenate([np.sort(one.hold()[0]) for one in make_samples(X, Y)]))
+    order = np.argsort(
+        np.concatenate([np.sort(one.take_targets()[0]) for one in make_samples(X, Y)])
+    )
     assert_allclose(by_value, np.concatenate(each)[order], rtol=1e-6, atol=1e-6)
 
 
@@ -155,7 +157,7 @@ def test_inputs_of_values_that_are_left_out_are_those_of_one_output(rows, monkey
     samples = make_samples(X, Y)
     one = samples[0]
     by_target = dict(zip(one.y, X, strict=True))
-    assert_array_equal(one.judged_inputs, [by_target[y] for y in one.hold()[0]])
+    assert_array_equal(one.judged_inputs, [by_target[y] for y in one.take_targets()[0]])
     assert join_samples(samples[:2]).judged_inputs is None
     assert join_samples(samples).judged_inputs is None
     assert Sample(X, Y[:, 0], np.random.RandomState(0), n_outputs=1).judged_inputs is None
@@ -180,11 +182,11 @@ def test_weights_of_values_are_those_of_their_rows(rows, rng):
     Y = np.arange(90.0).reshape(30, 3) + 0.0 * Y
     noise = RowNoise(rng.uniform(0.5, 3.0, 30), np.zeros(30))
     together = join_samples(make_samples(X, Y, noise))
-    y, weight = together.hold()
+    y, weight = together.take_targets()
     assert_array_equal(weight, noise.weight[y.astype(int) // 3])
     assert_allclose(together.n_values, weight.sum())  # all are left out
     plain = make_samples(X, Y)
-    y, weight = Samples([make_samples(X, Y, noise)[0], plain[2]]).hold()
+    y, weight = Samples([make_samples(X, Y, noise)[0], plain[2]]).take_targets()
     assert_array_equal(weight[y % 3 == 2.0], 1.0)
     assert_array_equal(weight[y % 3 == 0.0], noise.weight[y[y % 3 == 0.0].astype(int) // 3])
 

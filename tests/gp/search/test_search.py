@@ -48,7 +48,7 @@ def test_every_trial_is_a_pass(monkeypatch, k, n_most):
 
     search = make_search(X, y, k, end_pass)
     finish(search.run(starts, grows=True))
-    assert 4 <= len(found) <= search.count(2, grows=True) == n_most
+    assert 4 <= len(found) <= search.count_trials(2, grows=True) == n_most
     assert all(np.isfinite(step.score) for step in found)
 
 
