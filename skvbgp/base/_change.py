@@ -172,17 +172,33 @@ class NoticesChange(VariationalEstimator):
     n_samples_seen_: int
     _second: Second  # while it is open whether there was a change
     _doubted: list[Call]  # the last ones, while they may follow a change
-    #: Of `Data`: how well rows are predicted.
-    _predict_known: Callable[..., Any]
-    #: Of that.
-    _judge: Callable[..., Judged]
-    #: Of a `Second`, how well this one predicts rows, and how well that does: by how much rows (n,)
-    #: are likelier by that, in logarithms, and the sums of its squares with these.
-    _look_ahead: Callable[..., tuple[Array, tuple[float, float]]]
-    #: Of ``n``, and `Data`: these as the learner takes them, of a stream that begins with them
-    #: after n rows that do not count.
-    _prepare_after: Callable[..., tuple[Any, Any]]
     _counts_zeros = False  # whether rows of weight zero are among those that were seen
+
+    # -- what a subclass says ----------------------------------------------------------------------
+
+    def _predict_known(self, X: Any, y: Any, metadata: dict[str, Any]) -> Any:
+        """How well rows are predicted."""
+        raise NotImplementedError
+
+    def _judge(self, said: Any) -> Judged:
+        """What rows say that are predicted so well, see `_predict_known`."""
+        raise NotImplementedError
+
+    def _look_ahead(
+        self, second: Second, said: Any, other: Any
+    ) -> tuple[Array, tuple[float, float]]:
+        """By how much rows (n,) are likelier by a second stream, in logarithms.
+
+        This one predicts them as well as ``said``, that one as ``other``. And the sums of squares
+        of the second stream with those of these rows.
+        """
+        raise NotImplementedError
+
+    def _prepare_after(self, n: int, X: Any, y: Any, metadata: dict[str, Any]) -> tuple[Any, Any]:
+        """Data as the learner takes them, of a stream that begins with them after n others."""
+        raise NotImplementedError
+
+    # -- streams -----------------------------------------------------------------------------------
 
     def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         with restored_on_error(self):
