@@ -1,7 +1,7 @@
 """Driver of SciPy's L-BFGS-B for objectives that may fail at some points."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -47,49 +47,61 @@ def lbfgs_ascent(
     returns the `LbfgsResult` of this moment. ``memory`` is what an evaluation leaves for the next.
     """
     objective = _keep_log(objective, memory)
-    best_x, best_value, best_gradient = x, *objective(x)
-    floor = 1e3 * (1.0 + abs(best_value))
-
-    def negated(z: Array) -> tuple[float, Array]:
-        nonlocal best_x, best_value, best_gradient
-        if np.array_equal(z, best_x):
-            return -best_value, -best_gradient
-        try:
-            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                value, gradient = objective(z)
-        except NotPositiveDefiniteError:
-            value = np.nan
-        if not (np.isfinite(value) and np.isfinite(gradient).all()):
-            return floor, np.zeros_like(z)
-        if value > best_value:
-            best_x, best_value, best_gradient = z.copy(), value, gradient
-        return -value, -gradient
-
-    values: list[float] = []
-    stopped = False
-
-    def reached() -> LbfgsResult:
-        return LbfgsResult(best_x, best_value, max(len(values), 1), tuple(values), stopped)
-
-    def callback(_: Array) -> None:
-        nonlocal stopped
-        values.append(best_value)
-        stopped = end_pass(reached)
-        if stopped:
-            raise StopIteration
-
+    climb = _Climb(objective, end_pass, x, *objective(x))
     if not len(x):  # nothing is free
-        return reached()
+        return climb.sum_up()
     minimize(
-        negated,
+        climb.descend,
         x,
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,
-        callback=callback,
+        callback=climb.end_iteration,
         options={"maxiter": max_iter, "maxfun": 2 * max_iter + 10, "ftol": tol, "gtol": 1e-6},
     )
-    return reached()
+    return climb.sum_up()
+
+
+@dataclass
+class _Climb:
+    """A search, with the best point that it has met."""
+
+    objective: Objective
+    end_pass: EndPass
+    x: Array
+    value: float
+    gradient: Array
+    values: list[float] = field(default_factory=list)
+    stopped: bool = False
+
+    def __post_init__(self) -> None:
+        self.floor = 1e3 * (1.0 + abs(self.value))  # what counts as far too low, negated
+
+    def descend(self, z: Array) -> tuple[float, Array]:
+        """The negated objective, and its gradient, which SciPy minimises."""
+        if np.array_equal(z, self.x):
+            return -self.value, -self.gradient
+        try:
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                value, gradient = self.objective(z)
+        except NotPositiveDefiniteError:
+            value = np.nan
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            return self.floor, np.zeros_like(z)
+        if value > self.value:
+            self.x, self.value, self.gradient = z.copy(), value, gradient
+        return -value, -gradient
+
+    def end_iteration(self, _: Array) -> None:
+        self.values.append(self.value)
+        self.stopped = self.end_pass(self.sum_up)
+        if self.stopped:
+            raise StopIteration
+
+    def sum_up(self) -> LbfgsResult:
+        """Where the search stands."""
+        n_iter = max(len(self.values), 1)
+        return LbfgsResult(self.x, self.value, n_iter, tuple(self.values), self.stopped)
 
 
 def _keep_log(objective: Objective, memory: Resumable | None) -> Objective:
