@@ -79,7 +79,6 @@ def _collect_results(
 ) -> Generator[Any]:
     """Results of tasks from one on, in order, as long as nothing is lost."""
     from distributed import KilledWorker
-    from distributed.protocol.pickle import dumps
 
     client = backend.client
     common = _send_ahead(client, shared)
@@ -90,14 +89,11 @@ def _collect_results(
             running = [batch for batch in batches if not batch.done()]
             while len(running) < 2 * n_cores and start < len(tasks):
                 end = min(start + max(1, int(min(size, _MOST_BYTES / n_bytes))), len(tasks))
-                payload = dumps([tasks[i] for i in range(start, end)])
-                n_bytes = len(payload) / (end - start)
-                start = end
-                if len(payload) > _MOST_BYTES:
-                    payload = _send_ahead(client, payload)
-                options = backend.submit_kwargs | {"key": f"{function.__name__}-{uuid4().hex}"}
-                running.append(client.submit(_run_batch, function, common, payload, **options))
-                batches.append(running[-1])
+                chosen = range(start, end)
+                batch, total_bytes = _submit_batch(backend, function, common, tasks, chosen)
+                running.append(batch)
+                batches.append(batch)
+                n_bytes, start = total_bytes / len(chosen), end
             if running:
                 wait_for(client, running, how="FIRST_COMPLETED")
             while batches and batches[0].done():
@@ -118,6 +114,24 @@ def _collect_results(
     finally:  # an exception keeps this frame: Dask would go on with what nobody waits for
         for future in (*batches, common):
             future.release()
+
+
+def _submit_batch(
+    backend: Any,
+    function: Callable[..., Any],
+    common: Any,
+    tasks: Sequence[tuple[Any, ...]],
+    chosen: range,
+) -> tuple[Any, int]:
+    """Future of some tasks, and how many bytes these take."""
+    from distributed.protocol.pickle import dumps
+
+    payload = dumps([tasks[i] for i in chosen])
+    n_bytes = len(payload)
+    if n_bytes > _MOST_BYTES:
+        payload = _send_ahead(backend.client, payload)
+    options = backend.submit_kwargs | {"key": f"{function.__name__}-{uuid4().hex}"}
+    return backend.client.submit(_run_batch, function, common, payload, **options), n_bytes
 
 
 def _send_ahead(client: Any, value: Any) -> Any:
