@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -106,24 +107,24 @@ class State(RowsState):
         """Predictions, with the search structures that they keep."""
         rows = self.known
         cells = self.cells if len(rows) > self.n_neighbors else None
-        known = (
-            self.mixture,
-            rows,
-            self.frames.coordinates,
-            self.frames.target,
-            self.weights,
-            self.n_neighbors if cells is None else self.k,
-            self.n_jobs,
-            self.frames.gaps,
-        )
+        known: dict[str, Any] = {
+            "mixture": self.mixture,
+            "rows": rows,
+            "coordinates": self.frames.coordinates,
+            "target": self.frames.target,
+            "weights": self.weights,
+            "k": self.n_neighbors if cells is None else self.k,
+            "n_jobs": self.n_jobs,
+            "gaps": self.frames.gaps,
+        }
         if self.shared is not None:
-            return SumPosterior(*known, shared=self.shared)
+            return SumPosterior(**known, shared=self.shared)
         if self.twin is not None:
-            return TwinPosterior(*known, first=self.twin.posterior)
+            return TwinPosterior(**known, first=self.twin.posterior)
         if cells is not None:
-            return CellPosterior(*known, cells=cells)
+            return CellPosterior(**known, cells=cells)
         kind = SpreadPosterior if isinstance(self.rows, SpreadRows) else NeighbourPosterior
-        return kind(*known)
+        return kind(**known)
 
     def is_twin(self, other: State) -> bool:
         """Whether all rows are neighbours, and another output was observed in the same ones."""

@@ -86,17 +86,17 @@ class ClassState(RowsState):
         """Predictions, with the search structures that they keep."""
         log_frequencies = self.log_frequencies
         return ClassPosterior(
-            self.found.processes,
-            self.found.belief,
-            self.rows,
-            self.coordinates,
-            self.found.weights,
-            self.k,
-            self.n_jobs,
-            self.gaps,
-            tuple(one.given(log_frequencies) for one in self.found.inducing),
-            self.shift,
-            self.found.power,
+            processes=self.found.processes,
+            belief=self.found.belief,
+            rows=self.rows,
+            coordinates=self.coordinates,
+            weights=self.found.weights,
+            k=self.k,
+            n_jobs=self.n_jobs,
+            gaps=self.gaps,
+            inducing=tuple(one.given(log_frequencies) for one in self.found.inducing),
+            shift=self.shift,
+            power=self.found.power,
         )
 
 
