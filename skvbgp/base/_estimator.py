@@ -186,7 +186,7 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
         first = not hasattr(self, "_state")
         with restored_on_error(self), single_blas_thread:
             with reading(X):
-                inputs, targets = self._prepare(X, y, reset=first, **metadata)
+                inputs, targets = self._prepare(X, y, reset=first, streams=True, **metadata)
             given = _list_given(X, y, **metadata)
             if first or self._learns_anew(inputs, targets):
                 # of few rows, nothing is kept: not even the units and the inducing inputs
@@ -370,7 +370,7 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, ReadsRows, Var
         TypeError, ValueError
             As in :meth:`fit`, or if a stream has forgotten all values of an output.
         """
-        return self._partial_fit(X, y, sample_weight=sample_weight, y_var=y_var, streams=True)
+        return self._partial_fit(X, y, sample_weight=sample_weight, y_var=y_var)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

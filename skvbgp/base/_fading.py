@@ -109,7 +109,7 @@ class _KeepsStream:
         """As `NoticesChange` asks for."""
         none = np.zeros(len(self._stream.age), dtype=bool)
         self._stream, self.n_samples_seen_ = self._stream.take(none), n
-        return self._prepare(X, y, reset=False, **metadata)
+        return self._prepare(X, y, reset=False, streams=True, **metadata)
 
 
 class ForgetfulRegressor(_KeepsStream, NoticesFunctions, VariationalRegressor):
@@ -134,18 +134,22 @@ class ForgetsLabels(_KeepsStream, CountsLabels):
     """The part of a classifier with the parameter ``forgetting`` that keeps its rows."""
 
     def _prepare(
-        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
+        self,
+        X: Any,
+        y: Any,
+        *,
+        reset: bool,
+        sample_weight: Any = None,
+        streams: bool = False,
+        **metadata: Any,
     ) -> tuple[Any, Any]:
-        """The rows, in a stream, which hands over ``classes``, all of them that still count."""
+        """The rows, in a stream all of them that still count."""
+        metadata["streams"] = streams
         if not self._keeps(X, y, sample_weight):
             return super()._prepare(X, y, reset=reset, sample_weight=sample_weight, **metadata)
         inputs, labels = self._read_rows(X, y, reset=reset, **metadata)
-        known = self._remember(
-            (*self._as_columns(inputs), labels.codes),
-            sample_weight,
-            reset=reset,
-            streams="classes" in metadata,
-        )
+        given = (*self._as_columns(inputs), labels.codes)
+        known = self._remember(given, sample_weight, reset=reset, streams=streams)
         (*columns, codes), weight, n_forgotten = known
         labels = replace(labels, codes=codes, n_copies=n_forgotten)
         return self._count(self._of_columns(*columns), labels, weight)
@@ -201,7 +205,7 @@ class FadingRegressor(NoticesFunctions, VariationalRegressor):
         return _tell_forgotten(*prepared, n_forgotten, float(self.forgetting**n))
 
     def _prepare_after(self, n: int, X: Any, y: Any, metadata: dict[str, Any]) -> tuple[Any, Any]:
-        return _tell_forgotten(*self._prepare(X, y, reset=False, **metadata), n)
+        return _tell_forgotten(*self._prepare(X, y, reset=False, streams=True, **metadata), n)
 
     def _check_collections(self) -> None:
         if self.forgetting != 1.0:

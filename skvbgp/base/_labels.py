@@ -135,18 +135,26 @@ class ReadsLabels(CountsLabels, ReadsInputs):
     def _inputs(self, X: Array) -> Any:
         return X
 
-    def _read_rows(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
-        """Inputs and labels; the key ``classes``, maybe None, is there for `partial_fit` alone."""
+    def _read_rows(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        reset: bool,
+        streams: bool = False,
+        classes: Any = None,
+        **metadata: Any,
+    ) -> tuple[Any, Any]:
+        """Inputs and labels, in a stream of these ``classes``."""
         is_spread = is_collection(X) or is_collection(y)
         if is_spread:
             self._read_example(X, reset=reset)
         else:
             X = self._read(X, reset=reset)
             X, y = check_X_y(X, y, estimator=self, **self._check_options)
-        classes = None
-        if "classes" in metadata:
+        if streams:
             known = self._state.classes if hasattr(self, "_state") else None
-            classes = read_classes(metadata.pop("classes"), known)
+            classes = read_classes(classes, known)
         if is_spread:
             return _spread(X, y, classes)
         return self._inputs(X, **metadata), Labels.of(y, classes)

@@ -370,7 +370,7 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
         )
 
     def _prepare_after(self, n: int, X: Any, y: Any, metadata: dict[str, Any]) -> tuple[Any, Any]:
-        rows, targets = self._prepare(X, y, reset=False, **metadata)
+        rows, targets = self._prepare(X, y, reset=False, streams=True, **metadata)
         if isinstance(rows, Observations):
             index = tuple(known + n for known in rows.index)
             return replace(rows, n=rows.n + n, index=index), targets

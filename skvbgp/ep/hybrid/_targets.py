@@ -46,9 +46,16 @@ class TakesLabels(ForgetsLabels):
         return self._fit(X, y, sample_weight=sample_weight, as_step=True).transform(X)
 
     def _read_rows(
-        self, X: Any, y: Any, *, reset: bool, as_step: bool = False, **metadata: Any
+        self,
+        X: Any,
+        y: Any,
+        *,
+        reset: bool,
+        as_step: bool = False,
+        streams: bool = False,
+        classes: Any = None,
     ) -> tuple[Array, Labels]:
-        """Rows and labels; the key ``classes``, maybe None, is there for `partial_fit` alone."""
+        """Rows and labels, in a stream of these ``classes``."""
         if reset:
             may_differ = as_step and self.supervised == "auto" and self.missing_label is None
             self._leaves_out_y = may_differ and not _may_be_class(y)
@@ -73,7 +80,7 @@ class TakesLabels(ForgetsLabels):
         else:
             X = validate_numbers(self, X, reset=reset, **options)
             check_consistent_length(X, y)
-        classes = read_classes(metadata["classes"], known) if "classes" in metadata else None
+        classes = read_classes(classes, known) if streams else None
         try:
             if self.missing_label is None:
                 return X, Labels.of(y, classes)
