@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, eigh
 from skvbgp._core.order import Index
 
 #: Dimensions in which points fill space evenly: SciPy takes time and memory that are quadratic.
@@ -88,6 +88,6 @@ def draw_normal(mean: Array, cov: Array, n: int, rng: np.random.RandomState) -> 
     std = np.sqrt(np.maximum(np.diagonal(cov), 0.0))
     unit = np.where(std > 0.0, std, 1.0)
     # rounding may leave correlations slightly indefinite
-    values, vectors = np.linalg.eigh(cov / unit[:, None] / unit)
+    values, vectors = eigh(cov / unit[:, None] / unit)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     return mean[:, None] + unit[:, None] * (root @ rng.standard_normal((len(mean), n)))

@@ -20,6 +20,7 @@ from skvbgp._core.linalg import (
     Array,
     cholesky,
     cholesky_vjp,
+    eigh,
     exact_cholesky,
     jittered_cholesky,
     log_determinant,
@@ -206,7 +207,7 @@ def scan_log_normal_density(K: Array, y: Array, signal: Array, noise: Array) -> 
 
     Several columns of y are independent of one another.
     """
-    eigenvalues, V = np.linalg.eigh(K)
+    eigenvalues, V = eigh(K)
     variances = np.multiply.outer(np.maximum(eigenvalues, 0.0), signal) + noise  # (n, k)
     squares = np.atleast_2d((y.T @ V) ** 2)  # (k, n)
     terms = len(squares) * (LOG_2PI + np.log(variances)) + squares.sum(axis=0)[:, None] / variances

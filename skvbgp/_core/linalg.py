@@ -4,7 +4,7 @@ Everything here goes through NumPy's BLAS. SciPy's wheel brings a second one wit
 its own, and two pools whose idle threads spin slow each other down: a training step that
 alternates between them takes several times as long (measured on two cores). Only what is too
 small for threads, the leaves of a triangle's inverse and a solution for a single vector, is left
-to SciPy.
+to SciPy, and the rare eigenvalues that NumPy does not find.
 """
 
 import math
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh as scipy_eigh
 from scipy.linalg.lapack import dtrtri, dtrtrs
 from scipy.special import logsumexp
 
@@ -375,6 +376,21 @@ def cholesky_vjp(LtdL: Array, L_inv: Array) -> Array:
     return triu_congruence(L_inv, Phi)
 
 
+def eigh(K: Array, *, upper: bool = False) -> tuple[Array, Array]:
+    """Eigenvalues (n,), the lowest first, and eigenvectors (n, n) of a symmetric matrix.
+
+    One triangle of it is read. NumPy's way, to divide and conquer, may fail where entries beside
+    the diagonal are next to nothing; another takes longer and has no trouble with them.
+    """
+    try:
+        values, V = np.linalg.eigh(K, UPLO="U" if upper else "L")
+    except np.linalg.LinAlgError:
+        if not np.isfinite(K).all():
+            raise
+        values, V = scipy_eigh(K, lower=not upper, driver="evr")
+    return np.asarray(values), np.asarray(V)
+
+
 def find_extremes(
     multiply: Callable[[Array], Array], start: Array, n_steps: int
 ) -> tuple[Array, Array]:
@@ -397,7 +413,7 @@ def find_extremes(
             break
         beside.append(left)
         Q.append(rest / left)
-    values, V = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
+    values, V = eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
     return values, basis.T @ V
 
 

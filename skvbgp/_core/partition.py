@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, eigh
 from skvbgp._core.order import cut
 
 _TWO_MEANS_STEPS = 10
@@ -204,7 +204,7 @@ def _two_means_direction(X: Array, n_before: int) -> Array:
     centered = X - X.mean(axis=0)  # (k, d)
     # Start from the principal direction. Without the weights, whitened data would have none.
     weights = np.linalg.norm(centered, axis=1, keepdims=True)  # (k, 1)
-    direction = np.linalg.eigh(centered.T @ (weights * centered))[1][:, -1]  # (d,)
+    direction = eigh(centered.T @ (weights * centered))[1][:, -1]  # (d,)
     direction *= np.sign(direction[np.argmax(np.abs(direction))])  # LAPACK leaves the sign open
     for _ in range(_TWO_MEANS_STEPS):
         before = np.argpartition(centered @ direction, n_before - 1)[:n_before]

@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from skvbgp._core.draws import quasi_normal
-from skvbgp._core.linalg import Array, NotPositiveDefiniteError, find_extremes
+from skvbgp._core.linalg import Array, NotPositiveDefiniteError, eigh, find_extremes
 from skvbgp._core.parallel import thread_map
 from skvbgp._optim.lbfgs import lbfgs_ascent
 
@@ -117,7 +117,7 @@ def draw_processes(
 
 
 def _measure_spread(process: Trainable, groups: Sequence[tuple[Any, ...]]) -> Spread:
-    values, V = np.linalg.eigh(_measure_curvature(process, groups))
+    values, V = eigh(_measure_curvature(process, groups))
     values = np.maximum(values, _LEAST_CURVATURE)
     return Spread(_log_det(values), lambda e: V @ (e / np.sqrt(values)))
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.evidence import scan_variances
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, eigh
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates
 from skvbgp.base._gaps import Gaps
@@ -73,7 +73,7 @@ def compare_signs(X: Array, y: Array, n: int) -> float:
 
 def align(lead: Array) -> Array:
     """The signs s (t,) with s[0] = 1 of which no single one can raise s' lead s, symmetric."""
-    signs = np.where(np.linalg.eigh(lead)[1][:, -1] < 0.0, -1.0, 1.0)
+    signs = np.where(eigh(lead)[1][:, -1] < 0.0, -1.0, 1.0)
     while np.any(worse := signs * (lead @ signs) < 0.0):
         j = int(np.argmin(np.where(worse, signs * (lead @ signs), np.inf)))
         signs[j] = -signs[j]

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.special import exprel
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, eigh
 from skvbgp._core.pickling import PickledByFields
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._pairs import Pairs
@@ -90,8 +90,7 @@ class Coregion(PickledByFields):
         """Eigenvalues (t,) and eigenvectors (t, t) of S."""
         S = np.zeros((self.t, self.t))
         S[np.triu_indices(self.t)] = self.entries
-        values, vectors = np.linalg.eigh(S, UPLO="U")
-        return values, vectors
+        return eigh(S, upper=True)
 
     @cached_property
     def B(self) -> Array:

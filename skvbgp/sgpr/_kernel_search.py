@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import ZeroMeanNormal, log_normal
-from skvbgp._core.linalg import Array, cholesky
+from skvbgp._core.linalg import Array, cholesky, eigh
 from skvbgp._core.parallel import thread_map
 from skvbgp.base import RowSaysMoreError, says_too_little
 from skvbgp.kernels import Kernel
@@ -193,7 +193,7 @@ def scan_left_out(
     if known is not None:
         return np.array([leave_one_out(K, noise + known, weight, y) for noise in noises])
     root = np.sqrt(weight)
-    eigenvalues, V = np.linalg.eigh(root[:, None] * K * root)
+    eigenvalues, V = eigh(root[:, None] * K * root)
     inverse = 1.0 / (np.maximum(eigenvalues, 0.0) + noises[:, None])  # (s, n)
     variance = 1.0 / (weight * (inverse @ (V**2).T))  # of the mean of all copies
     error = root * ((inverse * (V.T @ (root * y))) @ V.T) * variance

@@ -23,7 +23,7 @@ from skvbgp._core.blockwise import by_tile, in_tiles
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.expectations import SecondMoment, first_moment, first_moment_vjp
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import Array, triu_congruence
+from skvbgp._core.linalg import Array, eigh, triu_congruence
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
@@ -251,7 +251,7 @@ class SparseLatent:
     @cached_property
     def _root(self) -> Array:
         """A root of L^-T (I - S) L^-1, for q's covariance S, (m, m)."""
-        values, vectors = np.linalg.eigh(np.eye(len(self._v)) - self._q.covariance)
+        values, vectors = eigh(np.eye(len(self._v)) - self._q.covariance)
         return np.asarray(self._prior.L_inv.T @ (vectors * np.sqrt(np.maximum(values, 0.0))))
 
     def joint(self, X: Array) -> tuple[Array, Array]:

@@ -141,3 +141,16 @@ def test_scan_log_normal_density(rng):
         for a, s2 in zip(signal, noise, strict=True)
     ]
     assert_allclose(scan_log_normal_density(K, y, signal, noise), expected)
+
+
+def test_scan_where_numpy_finds_no_eigenvalues(rng, monkeypatch):
+    """As of nearly diagonal matrices, whose small entries underflow."""
+
+    def fail(*args, **kwargs):
+        raise np.linalg.LinAlgError("Eigenvalues did not converge")
+
+    A, y = rng.standard_normal((4, 3)), rng.standard_normal(4)
+    K, signal, noise = A @ A.T, np.array([0.5, 2.0, 0.0]), np.array([0.1, 3.0, 1.0])
+    expected = scan_log_normal_density(K, y, signal, noise)
+    monkeypatch.setattr(np.linalg, "eigh", fail)
+    assert_allclose(scan_log_normal_density(K, y, signal, noise), expected)

@@ -12,6 +12,7 @@ from skvbgp._core.linalg import (
     NotPositiveDefiniteError,
     cholesky,
     cholesky_vjp,
+    eigh,
     extend_inverse,
     factorise_bordered,
     find_extremes,
@@ -262,6 +263,34 @@ def test_other_threads_run_during_a_factorisation():
         done.set()
         watcher.join()
     assert min(shares) < 0.35
+
+
+@pytest.fixture
+def fails(monkeypatch):
+    """NumPy's decomposition does not converge."""
+
+    def fail(*args, **kwargs):
+        raise np.linalg.LinAlgError("Eigenvalues did not converge")
+
+    monkeypatch.setattr(np.linalg, "eigh", fail)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_eigenvalues_are_found_in_another_way(upper, fails):
+    rng = np.random.default_rng(0)
+    K = rng.standard_normal((6, 6))
+    A = np.triu(K) + np.triu(K, 1).T if upper else np.tril(K) + np.tril(K, -1).T
+    before = K.copy()
+    values, V = eigh(K, upper=upper)
+    assert_array_equal(K, before)
+    assert np.all(np.diff(values) > 0.0)
+    assert_allclose(V.T @ V, np.eye(6), atol=1e-14)
+    assert_allclose((V * values) @ V.T, A, atol=1e-14)
+
+
+def test_there_are_no_eigenvalues_of_what_is_not_finite(fails):
+    with pytest.raises(np.linalg.LinAlgError, match="did not converge"):
+        eigh(np.full((2, 2), np.nan))
 
 
 def test_extreme_eigenvalues():

@@ -13,7 +13,7 @@ from itertools import product
 
 import numpy as np
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, eigh
 from skvbgp._optim.maximum import Trained, measure_posterior
 from skvbgp.gp._mixture import Mixture, Predicted
 from skvbgp.gp._process import Process, train_process
@@ -89,7 +89,7 @@ def measure_gain(X: Array, y: Array, variance: Array, weight: Array | None = Non
     if weight is not None:
         variance = variance / weight
     A = X / np.sqrt(variance)[:, None]
-    values, V = np.linalg.eigh(A.T @ A)
+    values, V = eigh(A.T @ A)
     c2 = (V.T @ (A.T @ (y / np.sqrt(variance)))) ** 2
     slopes = np.array(_STEEP)[:, None] / X.shape[1]
     gain = c2 / (1.0 / slopes + values) - np.log1p(slopes * np.maximum(values, 0.0))
