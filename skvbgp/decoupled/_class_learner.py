@@ -68,7 +68,7 @@ class ClassLearner(Learner):
     def update(self, state: ClassState, X: Array, y: Labels, end_pass: EndPass) -> ClassState:
         totals = state.totals + y.count_classes()
         class_weights = weigh_classes(self.class_weight, state.classes, totals)
-        functions = _reweigh(state.functions, class_weights / state.class_weights)
+        functions = _reweigh(state.functions, class_weights, state.class_weights)
         signs = make_signs(y, class_weights)
 
         def conclude(functions: State) -> ClassState:
@@ -83,7 +83,7 @@ class ClassLearner(Learner):
     def rows_to_restart(
         self, state: ClassState, X: Array, y: Labels
     ) -> tuple[Array, Labels] | None:
-        known = _reweigh(state.functions, 1.0 / state.class_weights)
+        known = _reweigh(state.functions, np.ones(len(state.classes)), state.class_weights)
         everything = self.learner.rows_to_restart(known, X, make_signs(y))
         if everything is None:
             return None
@@ -102,12 +102,13 @@ class ClassLearner(Learner):
         return state.functions.posterior
 
 
-def _reweigh(functions: State, factors: Array) -> State:
-    """The state whose rows count more often by the factors (k,) of their classes."""
-    if np.all(factors == 1.0):
+def _reweigh(functions: State, new: Array, old: Array) -> State:
+    """The state whose rows have new weights (k,) of their classes in the place of old ones."""
+    if np.array_equal(new, old):
         return functions
     targets = functions.replay.targets
-    weight = targets.counts * factors[class_codes(targets.y)]
+    codes = class_codes(targets.y)
+    weight = targets.counts / old[codes] * new[codes]  # a row that counts once does so exactly
     replay = replace(functions.replay, targets=replace(targets, weight=weight))
     return replace(functions, replay=replay)
 

@@ -319,6 +319,20 @@ def test_balanced_classes_of_a_stream_are_those_of_all_rows(sizes):
         assert_allclose(targets.counts[targets.y[:, 0] == sign], 2.0 * 50.0 / total)
 
 
+@pytest.mark.parametrize("change", [False, True])
+def test_a_stream_with_weights_of_classes_that_begins_again_is_the_fit_to_all_rows(change):
+    """Of weights w, 1 / w times w is not always 1."""
+    X, y = make_data(DecoupledGPClassifier)
+    class_weight = {"high": 0.73, "low": 0.91}
+    assert any(w * (1.0 / w) != 1.0 for w in class_weight.values())
+    model = small(DecoupledGPClassifier, class_weight=class_weight)
+    model.partial_fit(X[:20], y[:20], ["high", "low"])
+    if change:
+        model.set_params(class_weight={"high": 0.37, "low": 1.9})
+    expected = clone(model).fit(X, y)
+    assert_array_equal(say(model.partial_fit(X[20:], y[20:]), X), say(expected, X))
+
+
 @pytest.mark.parametrize(
     ("class_weight", "message"),
     [
