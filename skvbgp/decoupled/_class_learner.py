@@ -122,7 +122,8 @@ def _learn_exclusion(state: ClassState, X: Array, signs: Targets) -> ClassState:
     targets = signs[some]
     rows = scale_rows(functions, X[some], targets)
     q = functions.posterior
-    scores = leave_out(q.process, q.model.likelihood, rows, functions.summary.n)
+    total = float(state.totals @ state.class_weights)  # the summary counts old rows as of old
+    scores = leave_out(q.process, q.model.likelihood, rows, total)
     codes = class_codes(targets.y)
     return replace(state, exclusion=learn_exclusion(scores, codes, targets.weight))
 

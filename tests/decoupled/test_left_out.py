@@ -179,3 +179,20 @@ def test_a_stream_of_fewer_rows_keeps_that_of_the_first_call(replay):
     first = model.partial_fit(X[:80], y[:80], classes=np.unique(y)).exclusion_
     assert first > 0.0
     assert model.partial_fit(X[80:120], y[80:120]).exclusion_ == first
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {0: 0.1, 1: 0.5}])
+def test_a_stream_knows_how_often_rows_count_in_all(class_weight, monkeypatch):
+    """Also those that it knew before weights of classes changed."""
+    totals = []
+
+    def keep(process, likelihood, rows, total):
+        totals.append((total, rows.counts.sum()))
+        return leave_out(process, likelihood, rows, total)
+
+    monkeypatch.setattr("skvbgp.decoupled._class_learner.leave_out", keep)
+    X, y = load_some(2)
+    model = small(DecoupledGPClassifier).partial_fit(X[:40], y[:40], classes=np.unique(y))
+    model.set_params(class_weight=class_weight).partial_fit(X[40:], y[40:])
+    assert_allclose(*np.transpose(totals))
+    assert len(totals) > 1
