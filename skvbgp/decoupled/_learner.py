@@ -99,6 +99,7 @@ class DecoupledLearner(RegressionLearner):
         likelihood = self._make_likelihood(y)
         target = self._choose_target(likelihood, summary, sample)
         if before is not None:
+            self._refuse_another(likelihood, before)
             return replace(
                 before.move_to(target, knows_noise=self.learn_hyperparameters),
                 adam=AdamState.zeros(len(before.adam.first)),
@@ -202,6 +203,14 @@ class DecoupledLearner(RegressionLearner):
             return Poisson(float(np.log(max(mean, 0.5 / float(np.sum(y.counts))))))
         likelihoods = {"gaussian": Gaussian, "student_t": StudentT, "probit": Probit}
         return likelihoods[self.likelihood]()
+
+    def _refuse_another(self, likelihood: Any, before: State) -> None:
+        """Raise ValueError unless a state has a likelihood of the same kind."""
+        if type(likelihood) is not type(before.model.likelihood):
+            raise ValueError(
+                f'likelihood="{self.likelihood}" is not that of the fit before, which warm_start '
+                "and partial_fit go on from: set it back, or fit another model."
+            )
 
     def _choose_target(self, likelihood: Any, summary: RunningScale, replay: Replay) -> Target:
         if not (self.normalize_y and isinstance(likelihood, AdditiveNoise)):
@@ -353,6 +362,7 @@ class DecoupledLearner(RegressionLearner):
         return replace(moved, coordinates=coordinates)
 
     def rows_to_restart(self, state: State, X: Array, y: Targets) -> tuple[Array, Targets] | None:
+        self._refuse_another(self._make_likelihood(y), state)  # as this comes before any update
         if state.replay.capacity == 0:
             return None
         # the first rows set units and the median distance even if nothing is learned

@@ -100,6 +100,7 @@ class DecoupledGPRegressor(FillsGaps, DescribesFunction, ForgetfulRegressor):
         distribution with four degrees of freedom, against outliers; or counts, up to 1e8, of
         which f is the logarithm of the rate. What is said of f then, with ``include_noise=False``,
         by `sample_function` and by `predict_gradient`, is of that logarithm, not on the scale of y.
+        `partial_fit` and `warm_start` refuse to go on with another one.
 
     learn_hyperparameters : bool, default=True
         False keeps the kernel as it is given (or at the median distance), the noise and
@@ -143,7 +144,7 @@ class DecoupledGPRegressor(FillsGaps, DescribesFunction, ForgetfulRegressor):
 
     warm_start : bool, default=False
         Whether `fit`, and `partial_fit` with `forgetting`, starts from the result of the fit
-        before, whose kernel, likelihood and parametrization it then keeps.
+        before, whose kernel and parametrization it then keeps.
 
     random_state : int, RandomState instance or None, default=None
         Determines mini-batches and basis points.

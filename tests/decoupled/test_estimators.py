@@ -415,6 +415,25 @@ def test_warm_start_goes_on(cls):
         model.fit(X[:, :1], y)
 
 
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [("gaussian", "poisson"), ("poisson", "gaussian"), ("student_t", "gaussian")],
+)
+def test_another_likelihood_does_not_go_on(before, now, n_outputs):
+    """Units and checks of y would be its own, the model that of the fit before."""
+    X, y = make_data()
+    y = np.squeeze(np.tile(np.round(np.abs(y))[:, None], n_outputs))
+    for n in (10, 40):  # a stream of ten rows would begin again
+        model = small(DecoupledGPRegressor, likelihood=before, warm_start=True).fit(X[:n], y[:n])
+        model.set_params(likelihood=now)
+        with pytest.raises(ValueError, match=f'likelihood="{now}" is not that of the fit before'):
+            model.fit(X, y)
+        with pytest.raises(ValueError, match=f'likelihood="{now}" is not that of the fit before'):
+            model.partial_fit(X[n:], y[n:])
+        assert np.all(np.isfinite(model.set_params(warm_start=False).fit(X, y).predict(X)))
+
+
 def test_callbacks_see_every_pass():
     X, y = make_data()
     monitor = ScoringMonitor(scoring="r2")
