@@ -80,11 +80,12 @@ def _call_by_block(method: Callable[..., Any], bound: dict[str, Any], rows: tupl
     step = max(1, _BLOCK_ENTRIES // max(1, d))
     if n <= step:
         return method(**bound)
-    arrays = {name: np.asarray(bound[name]) for name in rows if name in bound}
+    all_given = ((name, bound[name]) for name in rows if name in bound)
+    arrays = {k: v.tocsr() if issparse(v) else np.asarray(v) for k, v in all_given}
     given = {name: values for name, values in arrays.items() if values.ndim}
     for name, values in given.items():
-        if len(values) != n:  # and may be as long as a block
-            raise ValueError(f"{name} has {len(values)} rows, but X has {n}.")
+        if values.shape[0] != n:  # and may be as long as a block
+            raise ValueError(f"{name} has {values.shape[0]} rows, but X has {n}.")
     given["X"] = bound["X"].tocsr()
     blocks = [
         method(**bound | {name: values[some] for name, values in given.items()})

@@ -1,6 +1,7 @@
 """What the estimators share; the only package that imports private parts of scikit-learn."""
 
 from skvbgp.base._apart import Hidden
+from skvbgp.base._categories import is_sparse, make_dense
 from skvbgp.base._change import NoticesFunctions, find_change, suspect
 from skvbgp.base._classes import COLUMNS, PredictsClasses, class_codes, class_probabilities
 from skvbgp.base._docs import documented_like

@@ -23,7 +23,9 @@ from skvbgp.base import (
     class_probabilities,
     count_rows,
     fit_method,
+    is_sparse,
     keep,
+    make_dense,
 )
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._learner import EPLearner
@@ -394,6 +396,8 @@ class EPDTCClassifier(ForgetfulClassifier):
             )
         if hasattr(X_var, "columns") and hasattr(self, "feature_names_in_"):
             validate_data(self, X_var, reset=False, skip_check_array=True)  # columns of X, in order
+        if is_sparse(X_var):
+            X_var = make_dense(X_var)
         if self._categories is not None:
             X_var = self._categories.encode_variances(X_var)
         X_var = np.where(np.isnan(X), 0.0, X_var)

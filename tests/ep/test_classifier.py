@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from joblib import parallel_backend
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import coo_array, csr_array
 from scipy.special import ndtr
 from sklearn import config_context
 from sklearn.base import clone
@@ -21,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skvbgp import EPDTCClassifier
+from skvbgp._core import row_methods
 from skvbgp.ep._features import SparsePrior
 from skvbgp.ep._inputs import Inputs
 from skvbgp.kernels import RBF, Constant, Matern
@@ -270,6 +272,23 @@ def test_input_variances_to_zero(approximation):
         assert_allclose(almost.predict_proba(X, X_var=X_var), certain.predict_proba(X), atol=2e-3)
         rigid = fixed(X, approximation=approximation).fit(X, y, X_var=X_var)
         assert_same_model(rigid, fixed(X, approximation=approximation).fit(X, y), X, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", [csr_array, coo_array])
+def test_sparse_variances_are_those_of_the_dense_ones(kind, monkeypatch):
+    """Beside sparse rows, of which blocks are predicted at a time, and dense ones."""
+    X, y = make_labels(40)
+    X_var = np.where(X > 0.5, 0.3, 0.0)
+    dense = small().fit(X, y, X_var=X_var)
+    expected = dense.predict_proba(X, X_var=X_var)
+    for rows in (X, kind(X)):
+        sparse = small(forgetting=1000).partial_fit(rows, y, np.unique(y), kind(X_var))
+        assert_array_equal(sparse.predict_proba(rows, X_var=kind(X_var)), expected)
+    monkeypatch.setattr(row_methods, "_BLOCK_ENTRIES", 7 * 2)
+    assert_allclose(dense.predict_proba(kind(X), X_var=kind(X_var)), expected, rtol=1e-12)
+    with pytest.raises(ValueError, match="X_var has 39 rows, but X has 40"):
+        dense.predict_proba(kind(X), X_var=kind(X_var[1:]))
+    assert np.all(np.isfinite(sparse.partial_fit(kind(X), y, None, kind(X_var)).site_mean_))
 
 
 def test_uncertain_inputs_give_less_certain_predictions():
