@@ -141,6 +141,8 @@ class EPLearner(Learner):
             return self._solve(start, problem, X, y, reached.sites, n_iter)
 
         searches: list[Reached] = []
+        # those that were chosen are rows, and where they are as many, all rows
+        may_move = self.inducing_inputs is not None or len(state.parameters.Z) < len(y)
 
         for start in self._choose_starts(state):
             search = maximise(
@@ -148,7 +150,7 @@ class EPLearner(Learner):
                 start,
                 max_iter=self.max_iter,
                 tol=self.tol,
-                learn_inducing=self.learn_inducing and len(start.Z) < len(y),  # all are rows else
+                learn_inducing=self.learn_inducing and may_move,
                 end_pass=report_as(lambda now: conclude(now, [*searches, now]), end_pass),
             )
             searches.append(search)

@@ -178,6 +178,16 @@ def test_whether_inducing_inputs_are_learned(approximation, learn):
     assert np.any(model.inducing_inputs_ != start) == expected
 
 
+@pytest.mark.parametrize("n_given", [20, 25])
+def test_given_inducing_inputs_are_learned_even_if_they_are_as_many_as_rows(n_given):
+    X, y = make_labels(20)
+    start = make_labels(n_given, seed=1)[0]
+    model = small(inducing_inputs=start, learn_inducing_inputs=True, max_iter=30).fit(X, y)
+    assert np.any(model.inducing_inputs_ != start)
+    chosen = small(n_inducing=n_given, learn_inducing_inputs=True, max_iter=30).fit(X, y)
+    assert_allclose(np.sort(chosen.inducing_inputs_, axis=0), np.sort(X, axis=0))
+
+
 def test_inducing_inputs_are_not_learned_alone():
     X, y = make_labels(40)
     with pytest.raises(ValueError, match="needs learn_hyperparameters"):
