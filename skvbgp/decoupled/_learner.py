@@ -354,7 +354,7 @@ class DecoupledLearner(RegressionLearner):
     def _reframe(self, state: State, X_before: Array, X: Array) -> State:
         """The state in the unit of all y, and of columns of X that have been constant so far."""
         coordinates = state.coordinates
-        if self.kernel is None and self.learn_hyperparameters:
+        if isinstance(state.model.kernel, GeneralizedSE) and self.learn_hyperparameters:
             coordinates = coordinates.filled(X_before, _in_memory(X, state.replay.X))
             coordinates = coordinates.keeping(find_shared(X.shape[1], self.owners))
         target = self._choose_target(state.model.likelihood, state.summary, state.replay)

@@ -415,6 +415,18 @@ def test_warm_start_goes_on(cls):
         model.fit(X[:, :1], y)
 
 
+@pytest.mark.parametrize("kernels", [(RBF([1.0, 1.0]), None), (None, RBF([1.0, 1.0]))])
+def test_another_kernel_changes_nothing_in_a_stream(kernels):
+    """Also where a column varies that was constant: its unit is the kernel's that has learned."""
+    X, y = make_data()
+    X[:40, 1] = 0.0
+    X[40:, 1] *= 1e3
+    kept, changed = (small(DecoupledGPRegressor, kernel=kernels[0]) for _ in range(2))
+    kept.fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
+    changed.fit(X[:40], y[:40]).set_params(kernel=kernels[1]).partial_fit(X[40:], y[40:])
+    assert_array_equal(changed.predict(X), kept.predict(X))
+
+
 @pytest.mark.parametrize("n_outputs", [1, 2])
 @pytest.mark.parametrize(
     ("before", "now"),
