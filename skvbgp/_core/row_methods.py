@@ -49,7 +49,10 @@ def lazily(names: Names, *, rows: tuple[str, ...] = ()) -> Callable[[Callable[P,
 
         @wraps(method)
         def call(*args: P.args, **kwargs: P.kwargs) -> Any:
-            bound = parameters.bind(*args, **kwargs).arguments
+            try:
+                bound = parameters.bind(*args, **kwargs).arguments
+            except TypeError as error:  # which does not say of what
+                raise TypeError(f"{method.__qualname__}(): {error}") from None
             given = {name: bound[name] for name in ("X", *rows) if bound.get(name) is not None}
             if not any(is_collection(value) for value in given.values()):
                 is_table = issparse(bound["X"]) and bound["X"].ndim == 2

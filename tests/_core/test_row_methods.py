@@ -272,6 +272,13 @@ def test_what_cannot_be_done_is_refused_at_once(model):
         VBDTCRegressor().predict(rows)
 
 
+def test_wrong_arguments_are_refused_with_the_name_of_the_method(model):
+    with pytest.raises(TypeError, match=r"predict_interval\(\): got an unexpected .* 'alpha'"):
+        model.predict_interval(places(), alpha=0.1)
+    with pytest.raises(TypeError, match=r"predict\(\): missing a required argument: 'X'"):
+        model.predict()
+
+
 def test_feature_names_are_compared(model):
     X, y = make_data(20)
     frame = as_frame(X)
