@@ -119,7 +119,10 @@ class DecoupledGPClassifier(ForgetfulClassifier):
         keep(self, locals())
 
     def _learner(self) -> ClassLearner:
-        return ClassLearner(DecoupledLearner.of(self, owners=self._owners), self.class_weight)
+        learner = DecoupledLearner.of(
+            self, likelihood="probit", normalize_y=False, owners=self._owners
+        )
+        return ClassLearner(learner, self.class_weight)
 
     def _probabilities(self, decisions: Array) -> Array:
         return class_probabilities(decisions, self._state.exclusion)

@@ -72,8 +72,8 @@ class DecoupledLearner(RegressionLearner):
     learning_rate: float
     tol: float
     replay: int
-    likelihood: str = "probit"
-    normalize_y: bool = False
+    likelihood: str
+    normalize_y: bool
     owners: Owners = ()  # by column of X: the input that it encodes
 
     def max_passes(self, y: Targets) -> int:
