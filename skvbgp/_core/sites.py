@@ -9,6 +9,8 @@ from skvbgp._core.linalg import Array
 
 #: Below this, the second and the third are taken from their expansions: the direct forms cancel.
 _FAR = -1e3
+#: The share of what is known at a row that its own site may hold, below 1 for rounding's sake.
+MAX_SHARE = 1.0 - 1e-12
 
 
 def measure_ratio(z: Array) -> Array:

@@ -6,12 +6,10 @@ import numpy as np
 
 from skvbgp._core.linalg import Array, cholesky, tril_inverse
 from skvbgp._core.parallel import thread_map
+from skvbgp._core.sites import MAX_SHARE
 from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._likelihoods import Probit
 from skvbgp.decoupled._variational_process import Rows, VariationalProcess
-
-#: The share of what is known at a row that it may hold itself, below 1 for rounding's sake.
-_MAX_SHARE = 1.0 - 1e-12
 
 
 def leave_out(process: VariationalProcess, likelihood: Probit, rows: Rows, total: float) -> Array:
@@ -29,7 +27,7 @@ def leave_out(process: VariationalProcess, likelihood: Probit, rows: Rows, total
     counts = total / rows.counts.sum() * rows.counts
     own = thread_map(lambda told: _measure_variance(K, counts * told), [(t,) for t in precision.T])
     reach = np.minimum(rows.counts, 1.0)[:, None] * np.column_stack(own)
-    rest = 1.0 - np.minimum(precision * reach, _MAX_SHARE)
+    rest = 1.0 - np.minimum(precision * reach, MAX_SHARE)
     mean = mean - slope * reach / rest
     variance = variance + precision * reach * np.column_stack(own) / rest
     return likelihood.score(mean, variance)

@@ -19,12 +19,9 @@ from scipy.linalg.blas import dtrmm
 
 from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
 from skvbgp._core.parallel import thread_map
-from skvbgp._core.sites import match_moments
+from skvbgp._core.sites import MAX_SHARE, match_moments
 from skvbgp.ep._features import cut_tiles
 from skvbgp.ep._likelihoods import Likelihood, TiltedMoments, tempered_moments
-
-#: The share of a row's information that its own site may hold, below 1 for rounding's sake.
-_MAX_SHARE = 1.0 - 1e-12
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ class SitePosterior:
     def cavity(self) -> tuple[Array, Array]:
         """Mean and variance of g_i without one site of its own, each (n,)."""
         variance = self.marginal_variance
-        rest = 1.0 - np.minimum(self.sites.tau * variance, _MAX_SHARE)
+        rest = 1.0 - np.minimum(self.sites.tau * variance, MAX_SHARE)
         return (self.marginal_mean - variance * self.sites.nu) / rest, variance / rest
 
     @property
