@@ -47,7 +47,7 @@ class Schedule:
 
         They are of f = A v + e with v ~ N(0, I), A (n, m), and variances ``noise`` (n,) of e.
         Rows with weights (n,) have as many equal sites, and below 1 a power of the likelihood.
-        The measure is the largest entry of `Sites.move_to`, which knows no scale of f. Where
+        The measure is the largest entry of `Sites.measure_move`, which knows no scale of f. Where
         the sites oscillate, the damping increases; where they then creep, it decreases again.
         """
         largest = step = 1.0 - self.damping
@@ -58,7 +58,7 @@ class Schedule:
             posterior = SitePosterior(A, sites, counts)
             cavity = posterior.cavity
             matched, moments = match_sites(self.likelihood, t, *cavity, noise, power)
-            move = sites.move_to(matched, posterior.marginal_variance)
+            move = sites.measure_move(matched, posterior.marginal_variance)
             distance = np.max(np.abs(move))
             if distance < tol or n_iter == self.max_iter:
                 break

@@ -55,8 +55,8 @@ class Sites:
         rest = 1.0 - noise * self.tau
         return Sites(self.tau / rest, self.nu / rest)
 
-    def move_to(self, other: Sites, variance: Array) -> Array:
-        """Changes of all parameters (2 n,), in units of the marginal variances (n,)."""
+    def measure_move(self, other: Sites, variance: Array) -> Array:
+        """Changes of all parameters (2 n,) to others, in units of the marginal variances (n,)."""
         d_tau, d_nu = other.tau - self.tau, other.nu - self.nu
         return np.concatenate([d_tau * variance, d_nu * np.sqrt(variance)])
 

@@ -185,6 +185,6 @@ def test_moves_know_no_scale():
     a, b = Sites(np.array([1.0, 2.0]), np.array([3.0, 4.0])), Sites.vague(2)
     variance = np.array([0.1, 0.2])
     expected = [-0.1, -0.4, -3.0 * np.sqrt(0.1), -4.0 * np.sqrt(0.2)]
-    assert_allclose(a.move_to(b, variance), expected)
+    assert_allclose(a.measure_move(b, variance), expected)
     scaled = Sites(1e-6 * a.tau, 1e-3 * a.nu)
-    assert_allclose(scaled.move_to(b, 1e6 * variance), expected)
+    assert_allclose(scaled.measure_move(b, 1e6 * variance), expected)
