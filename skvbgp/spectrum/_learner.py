@@ -189,14 +189,14 @@ class SpectrumLearner(RegressionLearner):
             )
         )
         if self.learn_hyperparameters and self.objective == "bound":
-            _, hyper, adam, _ = fit_blocks(
+            noise = fit_blocks(
                 state.q.structure.frequencies(state.q.mean),
                 state.hyper,
                 self._passes("blocks", rows, start.seed),
                 learning_rate=self.learning_rate,
                 noise_only=True,
             )
-            state = replace(state, hyper=hyper, adam=adam)
+            state = replace(state, hyper=noise.hyper, adam=noise.adam)
         rng = np.random.RandomState(start.seed)
         bound = estimate_bound(state.q, state.hyper, rows, rng, _BOUND_ROWS)
         return replace(state, lower_bound=bound - offset)
@@ -300,7 +300,7 @@ class SpectrumLearner(RegressionLearner):
     def _learn_on(self, state: State, n_new: int, rng: np.random.RandomState) -> State:
         """Both phases on mini-batches of all rows, as many as the new rows pay for."""
         q = state.q
-        R, hyper, adam, _ = fit_blocks(
+        blocks = fit_blocks(
             q.structure.frequencies(q.mean),
             state.hyper,
             self._replay("blocks", state.rows, n_new, rng),
@@ -308,18 +308,18 @@ class SpectrumLearner(RegressionLearner):
             learning_rate=_STREAM_STEP * self.learning_rate,
             noise_only=not self._trains_blocks,
         )
-        q, hyper, bound_adam, _ = fit_bound(
+        bound = fit_bound(
             q.structure,
-            R,
-            hyper,
+            blocks.R,
+            blocks.hyper,
             self._replay("bound", state.rows, n_new, rng),
-            q=q.at_frequencies(R),
+            q=q.at_frequencies(blocks.R),
             moves_frequencies=self._moves_by_bound,
             learns=True,
             adam_step_size=self._bound_step and _STREAM_STEP * self._bound_step,
             adam=state.bound_adam,
         )
-        return replace(state, q=q, hyper=hyper, adam=adam, bound_adam=bound_adam)
+        return replace(state, q=bound.q, hyper=bound.hyper, adam=blocks.adam, bound_adam=bound.adam)
 
     def _replay(
         self, phase: str, rows: DividedRows, n_new: int, rng: np.random.RandomState

@@ -207,8 +207,8 @@ class SpectrumPosterior:
     def _group_known(self, rows: BlockedRows, index: Index) -> Grouping:
         """`_group` of known rows, each conditioned on others than itself."""
         known, k = rows.all_rows, self._n_neighbors
-        ends = rows.starts[1:]
-        groups = cut_by_block(np.searchsorted(ends, index, side="right"), _TILE_ROWS)
+        starts = rows.starts
+        groups = cut_by_block(np.searchsorted(starts[1:], index, side="right"), _TILE_ROWS)
         labels = np.empty(len(index), dtype=np.intp)
         for group, (_, members) in enumerate(groups):
             labels[members] = group
@@ -217,7 +217,7 @@ class SpectrumPosterior:
             block, members = groups[group]
             own = index[members]
             if k is None:
-                every = np.arange(ends[block] - len(rows.block(block)), ends[block])
+                every = np.arange(starts[block], starts[block + 1])
                 near = np.array([every[every != i] for i in own])
             else:
                 near = rows.neighbourhoods.find_others(known.X[own], own, min(k, rows.n - 1))
