@@ -74,7 +74,7 @@ class EPLearner(Learner):
     max_iter: int
     tol: float
     n_jobs: int | None
-    class_weight: Any = None
+    class_weight: Any
     owners: Owners = ()  # by column of X: the input that it encodes
 
     def max_passes(self, y: Labels) -> int:
