@@ -25,7 +25,7 @@ from skvbgp.base import find_near
 from skvbgp.spectrum._block_model import SharedRows
 from skvbgp.spectrum._bound import Statistics, sum_statistics
 from skvbgp.spectrum._gaussian import Structure
-from skvbgp.spectrum._neighbours import Neighbours
+from skvbgp.spectrum._neighbours import Local, Neighbours
 from skvbgp.spectrum._posterior import Grouping, SpectrumPosterior
 from skvbgp.spectrum._rows import DividedRows, Rows
 
@@ -91,10 +91,16 @@ class SpreadPosterior(SpectrumPosterior):
     """A posterior of `SpreadBlocks`: what a place is conditioned on comes when it is predicted."""
 
     def by_group(
-        self, function: Callable[..., tuple[Array, ...]], X: Array, *others: Any
+        self,
+        function: Callable[..., tuple[Array, ...]],
+        X: Array,
+        shared: tuple[Any, ...] = (),
+        own: Callable[[Local], tuple[Any, ...]] = lambda local: (),
+        groups: Grouping | None = None,
     ) -> tuple[Array, ...]:
+        assert groups is None  # those of known rows, in memory
         by_tile = super().by_group
-        parts = [by_tile(function, X[rows], *others) for rows in cut(len(X), _TILE_ROWS)]
+        parts = [by_tile(function, X[rows], shared, own) for rows in cut(len(X), _TILE_ROWS)]
         return tuple(map(np.concatenate, zip(*parts, strict=True)))
 
     def _group(self, X: Array, size: int) -> Grouping:
