@@ -96,8 +96,10 @@ class CoupledCovariance:
         """Make all that depends on q(u)."""
         self._q, mean = q, np.column_stack([one.mean for one in q])
         self._mean = mean if self._orthogonal else mean + self.v
+        # ``_pull`` is the gradient of ``negative_kl`` in the mean of u, (m_b, k)
         if self._past is None:
             self._residual, self._pull = (self._a, self.v), -self._mean
+            # divergences of q have half its squared mean; that of u is another one, by v, if hybrid
             shift = float(np.sum(self._mean**2) - np.sum(mean**2))
             self.negative_kl = -sum(one.kl_to_prior for one in q) - 0.5 * shift
         else:
@@ -121,7 +123,7 @@ class CoupledCovariance:
             before.shift - before.precision @ mean
             for before, mean in zip(past.q, self._mean.T, strict=True)
         ]
-        self._pull = np.column_stack(pull)  # gradient of negative_kl in the mean of u
+        self._pull = np.column_stack(pull)
 
     def as_past(self) -> PastProcess:
         """The process as the past of others in its bases."""

@@ -4,12 +4,16 @@ Every one has a vector ``theta`` of logarithms of free parameters and
 
 - ``expected(theta, y, m, s)``: E[log p(y|f)] of every row and its gradients in m, s and
   theta; that of `Gaussian` may be told known variances of the noise;
+
+and but for `LogCounts`, which is for a first step alone, what else training asks of a `Likelihood`.
+Those of numbers also have
+
 - ``moments(theta, m, s)``: mean and variance of y;
 - ``joint(theta, m, S)``: mean and covariance of the y of several rows;
 - ``sample(theta, f, rng)``: draws of y given f;
 - ``distribution(theta, m, s)``: that of y;
 
-and what else training asks of a `Likelihood`.
+while `Probit`, of classes, has their ``score(m, s)``.
 """
 
 from __future__ import annotations

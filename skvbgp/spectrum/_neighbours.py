@@ -52,14 +52,14 @@ class Neighbours(NamedTuple):
 
     @classmethod
     def of(cls, rows: Rows, near: Index) -> Neighbours:
-        """The same without rows that no new one is conditioned on."""
+        """Of known rows, without those that no new one is conditioned on."""
         used, position = np.unique(near, return_inverse=True)
         return cls(rows.take(used), np.sort(position.reshape(near.shape), axis=1), used)
 
     def condition(
         self, lines: Lines, draws: Sequence[Array], hyper: Hyperparameters, *, full: bool
     ) -> Iterator[tuple[Array, Array, Array]]:
-        """The same; the covariance is that of the errors of the means."""
+        """As `SharedRows.condition`; the covariance is that of the errors of the means."""
         rows = self.rows.as_weighted(hyper.local_noise_variance)
         for Phi, known, W in self._weigh(lines, draws, rows, hyper):
             # an error of the mean is A' s - W' noise, of whatever W it is the mean
@@ -79,7 +79,7 @@ class Neighbours(NamedTuple):
         s: Sequence[Array],
         noise: Sequence[Array],
     ) -> Iterator[tuple[Array, Array, Array]]:
-        """The same means, and errors of functions, as those given `SharedRows`."""
+        """Lines, means, and errors of functions, as `SharedRows.draw`."""
         rows = self.rows.as_weighted(hyper.local_noise_variance)
         std, weighed = np.sqrt(hyper.local_noise_variance), self._weigh(lines, draws, rows, hyper)
         for (Phi, known, W), weights, e in zip(weighed, s, noise, strict=True):
