@@ -149,8 +149,9 @@ def _choose_inputs(
     """Coordinates, and inducing inputs in them.
 
     The frame is that of the given inducing inputs, if there are any: it does not
-    depend on which rows come first in a stream. Categories, and which output a row is of, are in it
-    as they are encoded.
+    depend on which rows come first in a stream. But where hyperparameters are learned, columns in
+    which these are constant have units from the rows. Categories, and which output a row is of, are
+    in it as they are encoded.
     """
     shared = find_shared(sample.X.shape[1], settings.owners)
     shared[len(shared) - settings.n_outputs :] = True
@@ -160,8 +161,11 @@ def _choose_inputs(
         scaled = sample.within(coordinates)
         return coordinates, choose_inducing_inputs(scaled.X, n_inducing, rng, sample.weight)
     given = settings.inducing_inputs
-    coordinates = Coordinates.of(given).keeping(shared)
+    coordinates = Coordinates.of(given)
     check_unit(coordinates.scale, "inducing_inputs")
+    if settings.learn_hyperparameters:
+        coordinates = coordinates.filled(given, sample.X)
+    coordinates = coordinates.keeping(shared)
     return coordinates, coordinates.scaled(given)
 
 

@@ -20,6 +20,7 @@ from skvbgp.sgpr._start import (
 from skvbgp.sgpr._training import Reached
 from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
+from tests.sgpr.cases import small
 from tests.sgpr.problems import NOISE_SCALE, small_problem
 from tests.signals import chirp
 
@@ -102,6 +103,24 @@ def test_what_tells_outputs_apart_is_not_stretched():
     factor = after.nu / p.nu
     assert factor[-1] == 1.0 and np.all(factor[:-1] == factor[0]) and factor[0] > 1.0
     assert_allclose(after.xi, factor**2 * p.xi)
+
+
+@pytest.mark.parametrize("spread", [1e-3, 1e3])
+def test_units_do_not_matter_where_given_inducing_inputs_do_not_vary(spread):
+    """The rows then say what the unit is, if hyperparameters are learned."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = X.sum(axis=1) + 0.1 * rng.normal(size=60)
+    U = np.column_stack([np.linspace(-2.0, 2.0, 8), np.zeros(8)])
+
+    def fit(unit, U):
+        units = [1.0, unit]
+        return small(VBDTCRegressor, inducing_inputs=U * units, max_iter=20).fit(X * units, y)
+
+    assert fit(spread, U).score(X * [1.0, spread], y) > 0.95
+    for given in (U, U[:1]):
+        actual, expected = (fit(s, given).inverse_length_scale_mean_ for s in (spread, 1.0))
+        assert_allclose(actual * [1.0, spread], expected, rtol=1e-3)
 
 
 # --- many inputs -----------------------------------------------------------------------------
