@@ -39,6 +39,7 @@ from skvbgp.sgpr._spread_posterior import SpreadBlockPosterior
 from skvbgp.sgpr._start import (
     Sample,
     choose_exact_inputs,
+    choose_inputs,
     go_on_from,
     grow,
     shorten,
@@ -93,6 +94,10 @@ class SparseLearner(Settings):
         else:
             ratio = before.target.unit / target.unit
             model, parameters = go_on_from(before.model, before.parameters, ratio)
+            if isinstance(before.memory, Mixture) and not self._is_exact(len(X)):
+                # those of "exact" are the rows that it has known, or belong to their noise alone
+                U = choose_inputs(self, sample, len(X), model.coordinates, rng)
+                parameters = replace(parameters, U=U)
         state = State(
             model=model,
             parameters=parameters,

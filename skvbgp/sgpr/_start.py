@@ -90,8 +90,8 @@ def start_cold(
     settings: Settings, sample: Sample, n: int, target: Target, rng: np.random.RandomState
 ) -> tuple[Model, Parameters]:
     """Model and parameters from the data, n rows, or as the user gives them."""
-    m = settings.count_inducing(n)
-    coordinates, U = _choose_inputs(sample, m, settings, rng)
+    coordinates = _choose_coordinates(settings, sample)
+    U = choose_inputs(settings, sample, n, coordinates, rng)
     owners = settings.owners
     n_columns, t = len(coordinates.scale), settings.n_outputs
     own = n_columns - t  # columns that are of inputs
@@ -143,30 +143,36 @@ def _choose_prior_variance(settings: Settings, n: int, d: int) -> Array:
     return np.append(np.full(d, own), _PRIOR_VARIANCE)
 
 
-def _choose_inputs(
-    sample: Sample, n_inducing: int, settings: Settings, rng: np.random.RandomState
-) -> tuple[Coordinates, Array]:
-    """Coordinates, and inducing inputs in them.
+def _choose_coordinates(settings: Settings, sample: Sample) -> Coordinates:
+    """The frame of the inputs.
 
-    The frame is that of the given inducing inputs, if there are any: it does not
+    It is that of the given inducing inputs, if there are any: it does not
     depend on which rows come first in a stream. But where hyperparameters are learned, columns in
     which these are constant have units from the rows. Categories, and which output a row is of, are
     in it as they are encoded.
     """
     shared = find_shared(sample.X.shape[1], settings.owners)
     shared[len(shared) - settings.n_outputs :] = True
-    if settings.inducing_inputs is None:
+    given = settings.inducing_inputs
+    if given is None:
         coordinates = Coordinates.of(*sample).keeping(shared)
         check_unit(coordinates.scale, "X")
-        scaled = sample.within(coordinates)
-        return coordinates, choose_inducing_inputs(scaled.X, n_inducing, rng, sample.weight)
-    given = settings.inducing_inputs
+        return coordinates
     coordinates = Coordinates.of(given)
     check_unit(coordinates.scale, "inducing_inputs")
     if settings.learn_hyperparameters:
         coordinates = coordinates.filled(given, sample.X)
-    coordinates = coordinates.keeping(shared)
-    return coordinates, coordinates.scaled(given)
+    return coordinates.keeping(shared)
+
+
+def choose_inputs(
+    settings: Settings, sample: Sample, n: int, coordinates: Coordinates, rng: np.random.RandomState
+) -> Array:
+    """Inducing inputs for n rows, in coordinates: those that are given, or from a sample."""
+    if settings.inducing_inputs is not None:
+        return coordinates.scaled(settings.inducing_inputs)
+    m = settings.count_inducing(n)
+    return choose_inducing_inputs(sample.within(coordinates).X, m, rng, sample.weight)
 
 
 def grow(

@@ -70,6 +70,21 @@ def test_what_a_start_learns_from_y_is_left_out_of_a_warm_start_alone(cls, monke
 
 
 @every
+def test_inducing_inputs_are_chosen_again_after_an_exact_fit(cls):
+    """Its own are all rows or, with a noise kernel, a quarter of them, of the noise alone."""
+    X, y = make_data(60)
+    model = small(cls, "exact", warm_start=True).fit(X[:20], y[:20])
+    nu = model.inverse_length_scale_mean_
+    model.set_params(solver="collapsed", n_inducing=30, learn_hyperparameters=False).fit(X, y)
+    assert len(model.inducing_inputs_) == 30
+    assert_array_equal(model.inverse_length_scale_mean_, nu)
+    model = small(cls, "exact", warm_start=True).fit(X[:20], y[:20])
+    given = {"inducing_inputs": X[:7], "learn_hyperparameters": False}
+    model.set_params(solver="collapsed", **given).fit(X, y)
+    assert_allclose(model.inducing_inputs_, X[:7])
+
+
+@every
 def test_warm_start_after_a_stream(cls):
     """New targets of another mean and scale have come in between."""
     X, y = make_data(60)
