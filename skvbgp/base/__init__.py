@@ -65,8 +65,10 @@ from skvbgp.base._spread_neighbours import find_near
 from skvbgp.base._start import (
     START_ROWS,
     at_one_place,
+    brings_variation,
     choose_inducing_inputs,
     choose_rows,
+    find_constant,
     is_outgrown,
     says_too_little,
 )

@@ -69,11 +69,21 @@ def is_outgrown(
     return learns and (new_class or brings_variation(known_X, X))
 
 
-def brings_variation(known: Array, X: Array) -> bool:
-    """Whether rows X vary in a column that is constant, or all missing, in the known rows."""
-    low, high = np.fmin.reduce(known, axis=0), np.fmax.reduce(known, axis=0)  # NaN if all are
-    constant = ~(low < high)
-    return bool(np.any(~np.isnan(X[:, constant]) & (X[:, constant] != low[constant])))
+def brings_variation(
+    known: Array, X: Array, among: NDArray[np.bool_] | np.bool_ = np.True_
+) -> bool:
+    """Whether rows X vary in a column that is constant, or all missing, in the known rows.
+
+    Columns (d,) may be those ``among`` others.
+    """
+    constant = find_constant(known) & among
+    value = np.fmin.reduce(known[:, constant], axis=0)  # NaN if all are
+    return bool(np.any(~np.isnan(X[:, constant]) & (X[:, constant] != value)))
+
+
+def find_constant(X: Array) -> NDArray[np.bool_]:
+    """Which columns (d,) of rows X are constant, or all missing."""
+    return ~(np.fmin.reduce(X, axis=0) < np.fmax.reduce(X, axis=0))
 
 
 def choose_inducing_inputs(

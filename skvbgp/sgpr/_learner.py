@@ -130,8 +130,7 @@ class SparseLearner(Settings):
 
     def train(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         restarts_at = self.find_restart(X, y)
-        in_blocks = self.local and restarts_at > 0
-        kept = None if in_blocks or np.isinf(restarts_at) else deepcopy((X, y))  # theirs may change
+        kept = deepcopy((X, y)) if self.keeps_rows(X, restarts_at) else None  # theirs may change
         X, y = kept or (X, y)
         data, blocks = self._divide(state.gather(X, y), y, state.parameters.nu)
         state = replace(state, kept_rows=kept, restarts_at=restarts_at, blocks=blocks)
@@ -381,7 +380,9 @@ class SparseLearner(Settings):
                 "collection of all of them."
             )
         n = len(known[1]) + len(X) if self.forgetting == 1.0 else state.n_seen + y.n_rows
-        return None if n < state.restarts_at else merge_targets(*join_rows(known, (X, y)))
+        if n < state.restarts_at and not self.has_variation(known[0], X):
+            return None
+        return merge_targets(*join_rows(known, (X, y)))
 
     def let_fade(self, state: State, share: float) -> State:
         return state.faded(share)
@@ -421,6 +422,7 @@ class SparseLearner(Settings):
             rows, restarts_at = None, np.inf
         elif rows is not None:
             rows = join_rows(rows, (X, y))
+            rows = rows if self.keeps_rows(rows[0], restarts_at) else None
         joined = replace(
             state,
             draw_rule=self._rule_by_size(state.parameters, state.seed),

@@ -7,12 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import Array
-from skvbgp._core.owners import Owners
+from skvbgp._core.owners import Owners, find_shared
 from skvbgp._core.shards import ShardedColumns
-from skvbgp.base import RegressionLearner, Targets, count_remembered, says_too_little
+from skvbgp.base import (
+    RegressionLearner,
+    Targets,
+    brings_variation,
+    count_remembered,
+    find_constant,
+    says_too_little,
+)
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._noise import Structure
 from skvbgp.sgpr._parameters import Parameters
@@ -42,7 +50,8 @@ _FEWEST_INDUCING, _MOST_INDUCING = 32, 500
 #: nothing of: many small blocks are cheaper, and a mini-batch of them has seen more of the places.
 _BLOCK_ROWS = 500
 _LOST_BLOCK_ROWS = 100
-#: A stream whose predictions need no rows keeps them until it has learned from more than so many.
+#: A stream whose predictions need no rows keeps them until it has learned from more than so many,
+#: or until there are so many, if all that it waits for is that a column varies.
 _FEW_ROWS = 2**14
 
 
@@ -197,3 +206,29 @@ class Settings(RegressionLearner):
         by_size = not self.structure.correlated or self.n_blocks == "auto"
         is_kept = not isinstance(X, ShardedColumns) and (self.local or len(X) <= _FEW_ROWS)
         return 2 * len(X) if learns and by_size and is_kept else np.inf
+
+    def find_encoded(self, d: int) -> NDArray[np.bool_]:
+        """Which of d columns are of a category, or say which output a row is of."""
+        encoded = find_shared(d, self.owners)
+        encoded[d - self.n_outputs :] = True
+        return encoded
+
+    def keeps_rows(self, X: Array | ShardedColumns, restarts_at: float) -> bool:
+        """Whether rows that a stream may begin again with are kept, unless blocks have them."""
+        if self.local and restarts_at > 0:
+            return False
+        return bool(np.isfinite(restarts_at)) or self._awaits_variation(X)
+
+    def _awaits_variation(self, X: Array | ShardedColumns) -> bool:
+        """Whether few rows in memory say nothing of an input, as it is constant there.
+
+        Neither its unit nor its length scale is known, and no inducing inputs differ in it.
+        """
+        if isinstance(X, ShardedColumns) or len(X) > _FEW_ROWS or not self.learn_hyperparameters:
+            return False
+        return bool(np.any(find_constant(X) & ~self.find_encoded(X.shape[1])))
+
+    def has_variation(self, known: Array, X: Array) -> bool:
+        """Whether new rows say something of such an input, so that a stream begins again."""
+        own = ~self.find_encoded(X.shape[1])
+        return self.learn_hyperparameters and brings_variation(known, X, own)

@@ -16,7 +16,6 @@ from skvbgp._core.owners import (
     average_shared,
     count_inputs,
     divide_equally,
-    find_shared,
     spread_inputs,
 )
 from skvbgp._core.parallel import thread_map
@@ -151,18 +150,16 @@ def _choose_coordinates(settings: Settings, sample: Sample) -> Coordinates:
     which these are constant have units from the rows. Categories, and which output a row is of, are
     in it as they are encoded.
     """
-    shared = find_shared(sample.X.shape[1], settings.owners)
-    shared[len(shared) - settings.n_outputs :] = True
-    given = settings.inducing_inputs
+    encoded, given = settings.find_encoded(sample.X.shape[1]), settings.inducing_inputs
     if given is None:
-        coordinates = Coordinates.of(*sample).keeping(shared)
+        coordinates = Coordinates.of(*sample).keeping(encoded)
         check_unit(coordinates.scale, "X")
         return coordinates
     coordinates = Coordinates.of(given)
     check_unit(coordinates.scale, "inducing_inputs")
     if settings.learn_hyperparameters:
         coordinates = coordinates.filled(given, sample.X)
-    return coordinates.keeping(shared)
+    return coordinates.keeping(encoded)
 
 
 def choose_inputs(

@@ -12,6 +12,7 @@ from skvbgp.base import (
     at_one_place,
     choose_inducing_inputs,
     choose_rows,
+    find_constant,
     is_outgrown,
     says_too_little,
 )
@@ -75,6 +76,9 @@ def test_brings_variation(rng):
         new = X.copy()
         new[3, j] = 1.0
         assert brings_variation(known, new)
+        assert brings_variation(known, new, np.arange(3) == j)
+        assert not brings_variation(known, new, np.arange(3) != j)
+    assert_array_equal(find_constant(known), [False, True, True])
 
 
 def test_inducing_inputs_are_all_rows_if_these_are_few(rng):

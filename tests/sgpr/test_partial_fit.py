@@ -344,6 +344,47 @@ def test_learning_moves_the_hyperparameters_and_reports_one_bound_per_call(cls):
     assert abs(model.noise_variance_ / before - 1.0) > 1e-6
 
 
+def constant_at_first(n, n_constant):
+    X, y = make_data(n)
+    X[:n_constant, 1] = 0.5
+    return X, y
+
+
+@every
+def test_a_stream_begins_again_when_a_column_comes_to_vary(cls):
+    """Of which nothing was known, not even its unit."""
+    X, y = constant_at_first(48, 40)
+    model = stream(small(cls, n_blocks=2) if cls in BLOCKED else small(cls), X, y, [slice(36)])
+    calls = len(model.lower_bounds_)
+    assert len(model.partial_fit(X[36:40], y[36:40]).lower_bounds_) == calls + 1
+    model.partial_fit(X[40:45], y[40:45])
+    assert_equal_models(model, clone(model).fit(X[:45], y[:45]), X)
+    if cls in INDEPENDENT[:1]:
+        assert model._state.kept_rows is None
+    assert len(model.partial_fit(X[45:], y[45:]).lower_bounds_) == calls + 1
+
+
+@pytest.mark.parametrize("options", [{}, {"learn_hyperparameters": False}])
+def test_no_more_than_some_rows_wait_for_a_column_to_vary(options, monkeypatch):
+    monkeypatch.setattr("skvbgp.sgpr._settings._FEW_ROWS", 39)
+    X, y = constant_at_first(48, 40)
+    model = small(VBDTCRegressor, **options).fit(X[:36], y[:36])
+    assert (model._state.kept_rows is None) == bool(options)
+    model.partial_fit(X[36:40], y[36:40])
+    assert model._state.kept_rows is None
+    calls = len(model.lower_bounds_)
+    assert len(model.partial_fit(X[40:], y[40:]).lower_bounds_) == calls + 1
+
+
+def test_a_category_that_is_new_to_a_stream_is_no_column_that_varies():
+    X, y = make_data(48)
+    X[:40, 1], X[40:, 1] = np.arange(40) % 3, 3.0
+    model = small(VBDTCRegressor, categorical_features=[1]).fit(X[:40], y[:40])
+    assert model._state.kept_rows is None
+    calls = len(model.lower_bounds_)
+    assert len(model.partial_fit(X[40:], y[40:]).lower_bounds_) == calls + 1
+
+
 explained = pytest.mark.parametrize("cls", WITH_NOISE_KERNEL)
 
 
