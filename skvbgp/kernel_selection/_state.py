@@ -45,6 +45,10 @@ class LocalFit(NamedTuple):
         """Whether it has neither failed nor been left behind."""
         return bool(np.isfinite(self.lower_bound))
 
+    def faded(self, share: float) -> LocalFit:
+        """The fit to rows that count less by a factor, which may be zero."""
+        return self._replace(lower_bound=share * self.lower_bound) if self.is_valid else self
+
     @property
     def wants_statistics(self) -> bool:
         return self.is_valid and self.statistics is None
@@ -131,7 +135,7 @@ class State:
             rows=self.rows and (self.rows[0], self.rows[1].faded(share)),
             models=tuple(model._fade(share) for model in self.models),
             log_jacobians=share * self.log_jacobians,
-            fits=tuple(fit._replace(lower_bound=share * fit.lower_bound) for fit in self.fits),
+            fits=tuple(fit.faded(share) for fit in self.fits),
         )
 
     def make_model(self, i: int, fit: LocalFit, Z: Array) -> KernelModel:

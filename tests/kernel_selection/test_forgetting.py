@@ -1,5 +1,6 @@
 """Streams in which older rows fade: those that are kept, and sums over them."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.base import clone
 
 from skvbgp.base import Targets, _change
 from skvbgp.kernel_selection._posterior import total_statistics
+from skvbgp.kernels import Matern, RationalQuadratic
 from tests.kernel_selection.cases import KERNELS, make_series, small
 from tests.weights import assert_same
 
@@ -64,6 +66,22 @@ def test_a_row_that_comes_often_does_not_push_others_out():
         model.partial_fit(X[start : start + 20], y[start : start + 20])
     assert len(model._state.rows[1]) == len(expected._state.rows[1]) == 6
     assert_allclose(model._state.rows[1].counts.sum(), (0.95 ** ages(60)).sum())
+
+
+def test_kernels_that_were_left_behind_stay_so_when_all_rows_are_forgotten(monkeypatch):
+    """.5 ** 1200 is zero."""
+    monkeypatch.setattr(_change, "_ODDS", np.inf)  # no second stream
+    X, y = make_series(1240)
+    kernels = [KERNELS[0], ("M", Matern()), ("RQ", RationalQuadratic()), KERNELS[1]]
+    options = dict(max_iter=2, batch_size=16, n_trained=2, top_k=2, forgetting=0.5)
+    model = small(kernels=kernels, **options).fit(X[:40], y[:40])
+    before = np.isfinite(model.local_lower_bounds_)
+    assert np.count_nonzero(before) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.partial_fit(X[40:], y[40:])
+    assert_array_equal(np.isfinite(model.local_lower_bounds_), before)
+    assert_allclose(model.kernel_posterior_[before].sum(), 1.0)
 
 
 @pytest.mark.parametrize("kept", [True, False])
