@@ -47,13 +47,14 @@ class _Range(NamedTuple):
 _Free = tuple[Any, str, Array, _Range]
 
 _NOISE = _Range(1e-3, 1.0, 1e-6, 10.0)
+_VARIANCE = _Range(0.03, 3.0, 1e-5, 1e4)
 
 
 def _find_ranges(leaf: Any, scales: DataScales) -> dict[str, _Range]:
     """Ranges by hyperparameter of an elementary kernel."""
     extent, spacing, spread = scales.extent, scales.spacing, scales.spread
     if isinstance(leaf, Constant):
-        return {"value": _Range(0.03, 3.0, 1e-5, 1e4)}
+        return {"value": _VARIANCE}
     if isinstance(leaf, Linear):
         return {
             "length_scale": _Range(0.3 * spread, 5.0 * spread, 1e-2 * spread, 1e3 * spread),
@@ -69,7 +70,13 @@ def _find_ranges(leaf: Any, scales: DataScales) -> dict[str, _Range]:
         "length_scale": _Range(2.0 * spacing, 2.0 * extent, 0.5 * spacing, 20.0 * extent),
         "alpha": _Range(0.1, 10.0, 0.1, 100.0),
         "noise_level": _NOISE,
+        "variance": _VARIANCE,
     }
+
+
+def _find_around(value: Array) -> _Range:
+    """Range of a hyperparameter of a user's kernel, of which only its value (one or d) is known."""
+    return _Range(0.1 * value, 10.0 * value, 1e-3 * value, 1e3 * value)
 
 
 def _list_free(kernel: ColumnsKernel, scales: DataScales) -> Iterator[_Free]:
@@ -81,7 +88,7 @@ def _list_free(kernel: ColumnsKernel, scales: DataScales) -> Iterator[_Free]:
         ranges = _find_ranges(leaf, scales)
         for name, value in leaf._free():
             # one value shared by inputs of different scales takes the geometric mean of theirs
-            logs = (np.log(bound) for bound in ranges[name])
+            logs = (np.log(bound) for bound in ranges.get(name) or _find_around(value))
             shared = (log if np.size(log) in (1, value.size) else log.mean() for log in logs)
             yield leaf, name, value, _Range(*(np.broadcast_to(s, value.shape) for s in shared))
 
@@ -115,10 +122,10 @@ def draw_starts(
 
 def _draw(free: list[_Free], scales: DataScales, rng: np.random.RandomState) -> Array:
     parts = [np.empty(0)]
-    for _, name, value, span in free:
+    for leaf, name, value, span in free:
         share = rng.uniform()  # one for all inputs
         logs = (1.0 - share) * span.low + share * span.high
-        if name == "period":
+        if isinstance(leaf, Periodic) and name == "period":
             peak = rng.choice(N_PEAKS + 1, p=_PEAK_PROBABILITIES)
             if peak < N_PEAKS:
                 logs = np.log(scales.periods[:, peak])[: value.size]

@@ -1,5 +1,6 @@
 import pickle
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from skvbgp.base import Targets
 from skvbgp.kernel_selection._bound import parameters, total_statistics
 from skvbgp.kernel_selection._scales import DataScales, find_periods
 from skvbgp.kernel_selection._start import draw_sample
-from skvbgp.kernels import RBF, Constant, Linear, Periodic, White
+from skvbgp.kernels import RBF, Anova, Constant, Linear, Periodic, White
+from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Leaf
 from tests.kernel_selection.cases import make_series, small
 from tests.observer import Recorder
 from tests.oracles import kernel_selection as oracle
@@ -297,6 +299,56 @@ def test_starting_values_respect_the_bounds_of_the_user():
     kernel = Periodic(period_bounds=(1.2, 1.8)) + Linear()
     model = small(kernels=[("P", kernel)]).fit(X, y)
     assert 1.2 <= model.kernels_[0][1].kernels[0].period[0] <= 1.8
+
+
+@dataclass(frozen=True, repr=False)
+class Wave(Leaf):
+    """A user's kernel: cosines of one period, in one input."""
+
+    _names = ("period",)
+
+    period: float = 1.0
+    period_bounds: object = DEFAULT_BOUNDS
+
+    def _phases(self, X):
+        return 2.0 * np.pi * X[:, 0] / self.period
+
+    def __call__(self, X, Z=None):
+        return np.cos(self._phases(X)[:, None] - self._phases(X if Z is None else Z))
+
+    def diag(self, X):
+        return np.ones(len(X))
+
+    def vjp(self, X, Z, K, dK):
+        a, b = self._phases(X)[:, None], self._phases(X if Z is None else Z)
+        slope = -dK * np.sin(a - b)
+        dtheta = self._dtheta(period=-np.sum(slope * (a - b)))
+        dX, dZ = (c * slope.sum(axis=i)[:, None] for i, c in ((1, 1.0), (0, -1.0)))
+        dX, dZ = (2.0 * np.pi / self.period * d for d in (dX, dZ))
+        return (dtheta, dX + dZ, None) if Z is None else (dtheta, dX, dZ)
+
+    def vjp_diag(self, X, ddiag):
+        return np.zeros(self.n_free), np.zeros_like(X)
+
+
+@pytest.mark.parametrize("posterior", ["point", "gaussian"])
+def test_hyperparameters_of_any_name(posterior):
+    X, _ = make_series(40)
+    y = np.sin(2.0 * np.pi * X[:, 0] / 8.0) + 0.1 * np.cos(9.0 * X[:, 0])
+    kernels = [("wave", Constant() * Wave(5.0)), ("line", Linear())]
+    model = small(kernels=kernels, hyperparameter_posterior=posterior, n_inducing=8).fit(X, y)
+    assert model.best_kernel_[0] == "wave"
+    assert_allclose(model.best_kernel_[1].kernels[1].period, 8.0, rtol=0.1)
+
+
+def test_variances_of_anova():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=60)
+    model = small(kernels=[Anova(), RBF()], max_iter=20).fit(X, y)
+    assert np.isfinite(model.local_lower_bounds_).all()
+    assert model.estimators_[0].kernel != Anova()
+    assert model.score(X, y) > 0.95
 
 
 def test_parameters_of_a_vector():
