@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 from scipy.special import ndtri
 from sklearn.pipeline import Pipeline
 
@@ -159,10 +158,8 @@ class RelevanceDisplay:
 
 def _measure_spread(model: Any, X: Any) -> Any:
     """Standard deviations (n_features,) of the inputs, of categories between their codes."""
-    if model._categories is None:
-        return np.nanstd(X.toarray() if issparse(X) else np.asarray(X, dtype=np.float64), axis=0)
-    variance = np.nanvar(model._categories.encode(X), axis=0)
-    return np.sqrt(np.bincount(model._owners, variance))
+    variance = np.nanvar(model._read(X, reset=False), axis=0)
+    return np.sqrt(variance if model._categories is None else np.bincount(model._owners, variance))
 
 
 def _find_names(model: Any, before: Pipeline | None) -> Any:

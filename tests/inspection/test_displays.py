@@ -284,6 +284,22 @@ def test_rows_that_say_how_much_inputs_spread(model, data):
         RelevanceDisplay.from_estimator(model, data[0][:, :1])
 
 
+def test_rows_that_say_how_much_inputs_spread_are_read_as_the_model_reads_them(data):
+    """By their names, and with pandas' own missing entries."""
+    names = ["a", "b", "c"]
+    frame = pd.DataFrame(data[0] * [1.0, 10.0, 100.0], columns=names)
+    fitted = quick().fit(frame, data[1])
+    with pytest.raises(ValueError, match="feature names should match"):
+        RelevanceDisplay.from_estimator(fitted, frame[names[::-1]])
+    numbers = np.arange(len(frame)) % 7
+    frame["b"] = pd.array([None if i == 3 else i for i in numbers], dtype="Int64")
+    fitted = quick().fit(frame, data[1])
+    found = RelevanceDisplay.from_estimator(fitted, frame)
+    relevance = dict(zip(found.feature_names, found.mean, strict=True))
+    spread = np.std(numbers[numbers != 3])
+    assert_allclose(relevance["b"], fitted.inverse_length_scale_mean_[1] * spread)
+
+
 def test_inputs_of_a_display_are_a_matrix(model, data):
     with pytest.raises(ValueError, match="Expected 2D array"):
         PredictionIntervalDisplay.from_estimator(model, data[0][:, 0], data[1])
