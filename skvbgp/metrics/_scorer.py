@@ -89,7 +89,8 @@ class PredictiveScorer:
         return self._metadata_request
 
     def __repr__(self) -> str:
-        arguments = [self._score_func.__name__]
+        function = self._score_func  # a partial one has no name
+        arguments = [getattr(function, "__name__", repr(function))]
         if self._sign < 0:
             arguments.append("greater_is_better=False")
         arguments += [f"{name}={value!r}" for name, value in self._kwargs.items()]

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -165,6 +166,11 @@ def test_own_metric(data):
     model = quick().fit(*data)
     assert scorer(model, *data) == -np.mean(model.predict(data[0], return_std=True)[1])
     assert repr(scorer) == "make_scorer(width, greater_is_better=False)"
+
+
+def test_what_a_partial_function_looks_like():
+    function = partial(coverage, level=0.5)
+    assert repr(make_scorer(function)) == f"make_scorer({function!r})"
 
 
 def test_unknown_name():
