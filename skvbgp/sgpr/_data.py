@@ -53,7 +53,7 @@ class Rows(Weighted):
 
 
 @dataclass(frozen=True)
-class Data:
+class Data(Weighted):
     """Rows of (X, y), with their groups."""
 
     X: Array  # (n, d), the user's own, maybe memory-mapped

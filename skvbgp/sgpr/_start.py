@@ -57,7 +57,7 @@ _BLOCK_ITERATIONS = 40
 _BLOCK_TOL = 1e-5
 #: Standard deviation of the logarithms about their start: what blocks cannot tell stays near it.
 _BLOCK_PRIOR_STD = 2.0
-#: How far the bound of a hopeless start is below another, in nats for each row.
+#: How far the bound of a hopeless start is below another, in nats for each copy of a row.
 _HOPELESS = 1.5
 #: Inducing inputs of a noise kernel for each row of "exact": with all rows nothing would be left.
 _EXPLAINING_SHARE = 0.25
@@ -295,7 +295,7 @@ def start_from_blocks(
         evaluation, q = evaluate(start, np.zeros((1, len(start.nu))))
         return evaluation.value(q, weight)
 
-    if bound(following) - bound(narrow(own)) <= _HOPELESS * len(data):
+    if bound(following) - bound(narrow(own)) <= _HOPELESS * data.total:
         return own
     evaluation, q = evaluate(following, make_sign_draws(len(own.nu)))
     return settle_variances(model, following, weight * evaluation.variance_slopes(q))

@@ -321,16 +321,20 @@ def test_few_blocks_stand_for_all_where_f_follows_the_noise(monkeypatch, rng):
     assert np.all(found[0] != np.append(p.xi, p.beta))
 
 
-@pytest.mark.parametrize("noise, follows", [(0.15, True), (0.25, False)])
-def test_f_follows_the_noise_where_few_passes_would_not_mend_its_start(noise, follows):
+@pytest.mark.parametrize(
+    "noise, weight, follows", [(0.15, None, True), (0.25, None, False), (0.2, 0.5, True)]
+)
+def test_f_follows_the_noise_where_few_passes_would_not_mend_its_start(noise, weight, follows):
     """Two nats a row below the noise's start: a fit to 100,000 rows ended with twice the RMSE.
 
-    Where it is 1.2 nats below, it keeps its own.
+    Where it is 1.2 nats below, it keeps its own. These are nats for each copy.
     """
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.0, 1.0, (1_500, 4))
     y = np.sin(3.0 * X[:, 0]) + X[:, 1] * X[:, 3] + noise * rng.standard_normal(1_500)
     model, p, data = problem_of_blocks(y, X, n_blocks=15)
+    if weight is not None:
+        data = replace(data, weight=np.full(len(y), weight))
     after = start_from_blocks(model, p, data, np.random.RandomState(0), follow=True)
     assert (after.nu[2] < 0.1 * p.nu[2]) == follows  # that input says nothing about y
 
