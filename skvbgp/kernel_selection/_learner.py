@@ -181,9 +181,8 @@ class VBKSLearner(KernelSettings):
         if not every_row:
             for frame, members in state.by_frame(chosen):
                 # to the top, which takes Adam thousands of steps
-                told = sample.Z_climb, state.scales, COLLAPSED_ITERATIONS, self.tol
-                X, y = frame.scale(sample.X, sample.y)
-                climb = Climb(X, y, *told)
+                X, y, _, Z_climb, _ = sample.scaled(frame)
+                climb = Climb(X, y, Z_climb, state.scales, COLLAPSED_ITERATIONS, self.tol)
                 search.improve(train_collapsed, (climb, -np.inf), members)
         return chosen
 

@@ -113,18 +113,20 @@ class KernelModel(PickledByFields):
 
     def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Appendix D.2 of [Teng2020]_: mean and variance of every row, on the scale of y."""
-        each = self._by_draw(partial(self._of_draw, include_noise=include_noise), X)
+        each = self._moments_by_draw(X, include_noise)
         return average_moments(*self._frame.target.moments(*each), axis=1)
 
     def _means(self, X: Array) -> Array:
         """Means (n, S) of every row's y, one column for each draw."""
-        each = self._by_draw(partial(self._of_draw, include_noise=False), X)
-        return self._frame.target.moments(*each)[0]
+        return self._frame.target.moments(*self._moments_by_draw(X, include_noise=False))[0]
 
     def _components(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Means and variances (n, S) of every row's y or log y, one column for each draw."""
-        each = self._by_draw(partial(self._of_draw, include_noise=include_noise), X)
-        return self._frame.target.unscaled(*each)
+        return self._frame.target.unscaled(*self._moments_by_draw(X, include_noise))
+
+    def _moments_by_draw(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        """Means and variances (n, S) of the scaled target, by each draw of theta."""
+        return self._by_draw(partial(self._of_draw, include_noise=include_noise), X)
 
     def _by_draw(
         self, function: Callable[[Prior, Array], tuple[Array, Array]], X: Array

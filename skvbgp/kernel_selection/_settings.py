@@ -73,8 +73,9 @@ class KernelSettings(RegressionLearner):
 
     def _n_trained(self, n_kernels: int) -> int:
         """The best go on after the screening; all, if they have to get a q(theta)."""
-        if self._is_gaussian or self.n_trained is None:
+        if self._trains_all:
             return n_kernels
+        assert self.n_trained is not None
         return min(n_kernels, max(self.n_trained, self.top_k))
 
     @property
