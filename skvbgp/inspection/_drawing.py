@@ -29,7 +29,8 @@ def find_fitted_model(estimator: Any, *attributes: str) -> Any:
     """
     model = find_last_step(estimator)
     check_is_fitted(model)
-    if not any(hasattr(model, name) for name in attributes):
+    # a property of the class may take seconds to read
+    if not any(hasattr(type(model), name) or hasattr(model, name) for name in attributes):
         raise TypeError(f"{type(model).__name__} has no {' or '.join(attributes)} to draw.")
     return model
 

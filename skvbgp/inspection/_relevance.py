@@ -104,7 +104,7 @@ class RelevanceDisplay:
             estimator, "inverse_length_scale_mean_", "feature_importances_std_"
         )
         if not hasattr(model, "inverse_length_scale_mean_"):
-            mean, std = model.feature_importances_, model.feature_importances_std_
+            mean, std = _read_importances(model)
             label = "Share in the variation of predictions"
         else:
             refuse_outputs(model, "inverse_length_scale_mean_")
@@ -154,6 +154,13 @@ class RelevanceDisplay:
         ax.invert_yaxis()
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+
+def _read_importances(model: Any) -> Any:
+    """Means and standard deviations (n_features,), which a regressor of ours measures at once."""
+    if hasattr(model, "_posterior"):
+        return model._posterior().relevance
+    return model.feature_importances_, model.feature_importances_std_
 
 
 def _measure_spread(model: Any, X: Any) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_rgba
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skvbgp import SVBSSGPRegressor, VBDTCRegressor, VBGPRegressor
+from skvbgp import SVBSSGPRegressor, VBDTCRegressor, VBGPRegressor, VBKSRegressor
 from skvbgp.inspection import (
     CalibrationDisplay,
     KernelPosteriorDisplay,
@@ -24,6 +24,7 @@ from skvbgp.inspection import (
     PredictionIntervalDisplay,
     RelevanceDisplay,
 )
+from skvbgp.kernel_selection._posterior import KernelAverage
 from skvbgp.kernels import RBF, Matern
 from skvbgp.metrics import coverage, prediction_interval
 
@@ -243,6 +244,18 @@ def test_importances_are_drawn_with_what_is_uncertain_in_them(data):
     assert_allclose(widths, stats.norm.ppf(0.975) * model.feature_importances_std_[order])
     assert names == [f"x{i}" for i in order]
     assert "Share in the variation" in display.ax_.get_xlabel()
+
+
+def test_importances_are_measured_once(data, monkeypatch):
+    """It may take seconds."""
+    calls, measure = [], KernelAverage.relevance.fget
+    counted = property(lambda posterior: calls.append(1) or measure(posterior))
+    model = VBKSRegressor([RBF()], n_restarts=1, max_iter=2, random_state=0).fit(*data)
+    expected = model.feature_importances_
+    monkeypatch.setattr(KernelAverage, "relevance", counted)
+    display = RelevanceDisplay.from_estimator(model)
+    assert len(calls) == 1
+    assert_array_equal(display.mean, np.sort(expected)[::-1])
 
 
 def test_relevance_in_units_of_the_spread_with_gaps_and_categories(rng):
