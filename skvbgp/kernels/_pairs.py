@@ -128,6 +128,13 @@ def evaluate_once(kernel: Kernel, X: Array) -> tuple[Array, Callable[[Array], Ar
     return K, lambda dK: kernel.vjp(X, None, K, dK)[0]
 
 
+def evaluate_rows(
+    kernel: Kernel, X: Array, pairs: Pairs | None
+) -> tuple[Array, Callable[[Array], Array]]:
+    """The same for rows of which pairs may be known, or (None) nothing is kept."""
+    return evaluate_once(kernel, X) if pairs is None else pairs.evaluate(kernel)
+
+
 class _Trace(NamedTuple):
     """Values of a kernel, (t,) or (1,) if all are one, and its gradient."""
 

@@ -102,7 +102,7 @@ def _evaluate(kernel: Kernel, rows: _UncertainRows, others: _UncertainRows | Non
     if isinstance(kernel, Composite):
         return kernel._combine(_evaluate(part, rows, others) for part in kernel.kernels)
     if isinstance(kernel, Stationary):
-        return _Pairs.of(kernel, rows, others).evaluate()
+        return _UncertainPairs.of(kernel, rows, others).evaluate()
     if isinstance(kernel, Anova):
         means, variances = zip(rows, (None, None) if others is None else others, strict=True)
         return kernel.evaluate(*means, *variances)
@@ -124,7 +124,7 @@ def _vjp(kernel: Kernel, rows: _UncertainRows, dK: Array) -> Array:
         parts = _share(kernel, dK, lambda part: _evaluate(part, rows, None))
         return np.concatenate([_vjp(part, rows, cotangent) for part, cotangent in parts])
     if isinstance(kernel, Stationary):
-        return _Pairs.of(kernel, rows, None).vjp(dK)
+        return _UncertainPairs.of(kernel, rows, None).vjp(dK)
     if isinstance(kernel, Anova):
         return kernel.pull_back(*rows, dK)
     return kernel.vjp(rows.mean, None, kernel(rows.mean), dK)[0]
@@ -160,7 +160,7 @@ def _ratios(kernel: Stationary, rows: _UncertainRows) -> Array:
     return rows.variance / kernel._scale("length_scale", rows.mean.shape[1]) ** 2
 
 
-class _Pairs(NamedTuple):
+class _UncertainPairs(NamedTuple):
     """Pairs of rows, in units of the length scales.
 
     Inputs that no row is uncertain of enter r^2 as a product of matrices, the others one by one.
@@ -174,7 +174,9 @@ class _Pairs(NamedTuple):
     halves: tuple[Array, Array]  # 1/2 + s / l^2, (n, d) and (m, d)
 
     @classmethod
-    def of(cls, kernel: Stationary, rows: _UncertainRows, others: _UncertainRows | None) -> _Pairs:
+    def of(
+        cls, kernel: Stationary, rows: _UncertainRows, others: _UncertainRows | None
+    ) -> _UncertainPairs:
         A, B = kernel._centre_and_scale(rows.mean, None if others is None else others.mean)
         half = 0.5 + _ratios(kernel, rows)
         other_half = half if others is None else 0.5 + _ratios(kernel, others)
