@@ -101,9 +101,9 @@ class BlockConditional:
     ) -> tuple[Array, Array, list[Array]]:
         """Moments of scaled rows X of block k, given each draw of theta.
 
-        Means and variances (S, n), and of each draw b (n, m): what correlates the rows with those
-        of other blocks. With ``full``, the covariance (n, n), averaged over draws, takes the place
-        of the variances.
+        Means and variances (S, n). With ``full``, the covariance (n, n), averaged over draws, takes
+        the place of the variances, and there is b (n, m) of each draw: what correlates the rows
+        with those of other blocks.
         """
         original = self._model.coordinates.original
         X_original = original(X)
@@ -122,9 +122,9 @@ class BlockConditional:
             K_Z, K_block = unit_se(x, self._prior.Z), unit_se(x, x_block)
             A, cross, H, b = self._weigh(K_Z, K_block, sigma_f, A_block, inverse, noise_cross)
             means.append(H @ block.y + b @ self.q.mean)
-            coefficients.append(b)
             root = b @ self.q.precision_factor_inv.T  # b' S b = |root|^2
             if full:
+                coefficients.append(b)
                 own = second * (unit_se(x) - A @ A.T)
                 total = total + (own + noise_own - H @ cross.T + root @ root.T)
             else:

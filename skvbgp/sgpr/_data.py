@@ -74,6 +74,10 @@ class Data(Weighted):
     def __len__(self) -> int:
         return len(self.y)
 
+    def undivided(self) -> Data:
+        """The same rows, whose noise is independent."""
+        return replace(self, blocks=None)
+
     @property
     def n_pairs(self) -> int:
         """Pairs of rows whose expectations the bound needs."""

@@ -178,7 +178,7 @@ class SparseLearner(Settings):
         contains_white = structure.correlated and self.structure.is_open and not structure.found
         may_improve = contains_white and improves and not watch.stopped
         if may_improve and self._is_collapsed(len(data)):
-            rule = self._rule_of_fit(replace(data, blocks=None), state.parameters, state.seed)
+            rule = self._rule_of_fit(data.undivided(), state.parameters, state.seed)
             limits = self.max_iter or _LBFGS_MEAN_ITERATIONS, self.tol
             white = solve_white(first, state.parameters, data, rule, learned, *limits)
             rivals += [] if white is None else [white]
@@ -229,7 +229,7 @@ class SparseLearner(Settings):
 
     def _learn_white(self, state: State, learned: State, data: Data, rule: FixedRule) -> State:
         """The state after training beside white noise, with a noise kernel of no amplitude."""
-        white, rows = replace(self, structure=White(), local=False), replace(data, blocks=None)
+        white, rows = replace(self, structure=White(), local=False), data.undivided()
         trained = white._train(without_noise_kernel(state), rows, go_on)
         p = with_noise_kernel(trained.parameters, state)
         concluded = self._conclude(state, data, p, rule).with_passes_of(learned)

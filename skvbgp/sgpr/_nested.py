@@ -39,7 +39,7 @@ def solve_white(
     It starts from f and white noise of ``start``. The state is that which correlated noise has been
     trained from; the first entry of its kernel's parameters is the logarithm of an amplitude.
     """
-    white, data = replace(state.model, structure=White()), replace(data, blocks=None)
+    white, data = replace(state.model, structure=White()), data.undivided()
     p, reached = replace(start, noise_theta=np.empty(0)), learned.lower_bound
     if isinstance(rule, CommonDraws):  # values at the mean are compared with such
         reached = max(learned.lower_bounds, default=-np.inf)

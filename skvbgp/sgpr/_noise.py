@@ -25,7 +25,7 @@ from skvbgp._core.owners import Owners, average_shared, count_inputs, divide_equ
 from skvbgp._core.scaling import Coordinates
 from skvbgp.kernels import RBF, Constant, Kernel, as_kernel
 from skvbgp.kernels._by_input import bind_columns, join_columns, own_hyperparameters
-from skvbgp.kernels._pairs import Pairs, evaluate_once
+from skvbgp.kernels._pairs import Pairs, evaluate_rows
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
 
@@ -316,9 +316,7 @@ class ResidualNoise(Noise):
         if not self._correlated:
             C = self._add_noise(X, A)
             return C, partial(self._pull, X, Kxu, A, lambda dC: self._kernel.vjp_diag(X, dC)[0])
-        K, pull_own = (
-            evaluate_once(self._kernel, X) if pairs is None else pairs.evaluate(self._kernel)
-        )
+        K, pull_own = evaluate_rows(self._kernel, X, pairs)
         C = K - A @ A.T
         C.flat[:: len(C) + 1] += self.noise_variance
         return C, partial(self._pull, X, Kxu, A, pull_own)

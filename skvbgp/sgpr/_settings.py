@@ -151,7 +151,10 @@ class Settings(RegressionLearner):
         return self.structure.correlated and bool(self.owners)
 
     def _rule_by_size(self, p: Parameters, seed: int, *, predicts: bool = False) -> FixedRule:
-        """The same for rows in chunks of any size, and for new ones: the size of p decides."""
+        """How expectations of rows in chunks of any size, and of new ones, are taken.
+
+        The size of p decides, and not how many rows there are.
+        """
         m, d = p.U.shape
         pairs_of_rows = self.structure.correlated and not predicts
         cheap = m <= _CLOSED_FORM_INDUCING and not pairs_of_rows

@@ -99,7 +99,8 @@ class ShardedEvaluation(Evaluation):
     """The data terms of a mini-batch, summed where its rows are.
 
     The draws are as `ShardedBatch.draw` makes them. At q, if there is one, the gradient will be
-    asked for: the workers go on with it at once.
+    asked for: the workers go on with it at once. There are the sums and `gradient`: the terms of
+    single rows, which `value`, `ceiling` and `variance_slopes` ask for, stay where the rows are.
     """
 
     def __init__(

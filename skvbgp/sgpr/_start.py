@@ -25,7 +25,7 @@ from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock, ascend
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import as_vector, choose_inducing_inputs, choose_rows, pick
-from skvbgp.kernels._pairs import evaluate_once
+from skvbgp.kernels._pairs import evaluate_rows
 from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._bound import Evaluation, Prior
 from skvbgp.sgpr._data import Data, RowIndex, Rows
@@ -425,10 +425,7 @@ def _block_evidence(model: Model, x: Array, rows: Rows) -> tuple[float, Array]:
     kernel, scale = model.structure.kernel.with_theta(x[:-1]), model.structure.scale
     noise_variance = float(np.exp(x[-1]))
     own = rows.add_known(noise_variance)
-    if rows.pairs is None:
-        K, pull_back = evaluate_once(kernel, model.coordinates.original(rows.X))
-    else:
-        K, pull_back = rows.pairs.evaluate(kernel)
+    K, pull_back = evaluate_rows(kernel, model.coordinates.original(rows.X), rows.pairs)
     log_density, dC, d_own = own_evidence(scale * K, rows.y, own, rows.weight)
     d_theta = pull_back(scale * dC)
     return log_density, np.append(d_theta, d_own.sum() * noise_variance)

@@ -43,7 +43,7 @@ class State(PickledByFields):
     memory: Memory | Mixture | None
     reference: Target  # frame of the memory's targets; that of the first fit
     target: Target
-    #: Number (the sum of their weights), mean and spread of all y seen, in the reference frame.
+    #: Number (the sum of their weights), mean and spread of all y seen, in the user's units.
     summary: RunningScale
     draw_rule: FixedRule  # expectations of the memory's rows and of new ones
     seed: int  # root of every later random choice
