@@ -143,11 +143,11 @@ def test_coefficients_are_those_of_u(problem, Xs, draws):
     results = []
     for each in (q, other):
         local = predictor(problem, each, draws)
-        results.append(local.moments(Xs, 0, block, include_noise=True, full=False))
-    (before, variance, coefficients), (after, same_variance, _) = results
+        results.append(local.moments(Xs, 0, block, include_noise=True, full=True))
+    (before, covariance, coefficients), (after, same_covariance, _) = results
     for k in range(N_DRAWS):
         assert_allclose(after[k] - before[k], coefficients[k] @ change, rtol=1e-9, atol=1e-10)
-    assert_allclose(same_variance, variance, rtol=1e-12)
+    assert_allclose(same_covariance, covariance, rtol=1e-12)
 
 
 def test_row_by_row_equals_the_batch(problem, Xs, draws):
