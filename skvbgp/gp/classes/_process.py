@@ -211,13 +211,15 @@ class ClassProcess(ClassModel):
             return self.factorise(votes)
         return ClassConditional(covariance, votes.X, votes.targets, noise, lost, L_inv)
 
-    def give_back(self, votes: Votes, mean: Array, variance: Array) -> tuple[Array, Array]:
+    def give_back(
+        self, votes: Votes, mean: Array, variance: Array, constant: Array | None = None
+    ) -> tuple[Array, Array]:
         """Means (M, K) and variances (M,) of votes left out, from those given the other places.
 
-        The variances include u of the place.
+        The variances include u of the place. See `LeftOut.give_back`.
         """
         lost, out = self.covariance.lost(votes.X), votes.left_out
-        mean, variance = out.give_back(mean, variance, self.process.noise + lost)
+        mean, variance = out.give_back(mean, variance, self.process.noise + lost, constant)
         return mean, variance + lost[out.owner]
 
     def leave_out(self, votes: Votes) -> tuple[Array, Array]:
@@ -231,14 +233,18 @@ class ClassProcess(ClassModel):
     def evidence(self, votes: Votes) -> tuple[float, Array]:
         K = self.covariance(votes.X)
         given = self.factorise(votes, K)
-        Q, A, q = tril_gram(given.L_inv), given.weights, given.precision
-        mean, variance = given.leave_out()
+        Q, q = tril_gram(given.L_inv), given.precision
+        mean, variance, constant = given.leave_out()
         out, noise = votes.left_out, self.process.noise + given.lost
         value, d_mean, d_total, d_link = self.link.score(
-            *self.give_back(votes, mean, variance), out.counts, votes.log_frequencies
+            *self.give_back(votes, mean, variance, constant), out.counts, votes.log_frequencies
         )
-        d_mean, d_variance, d_vote = out.give_back_vjp(mean, variance, noise, d_mean, d_total)
-        # dm_i = (Q dC A)_i / q_i - a_i (Q dC Q)_ii / q_i^2
+        d_mean, d_variance, d_vote, d_constant = out.give_back_vjp(
+            mean, variance, noise, constant, d_mean, d_total
+        )
+        # dm_i = (Q dC A)_i / q_i - a_i (Q dC Q)_ii / q_i^2, and so does the constant, of ones
+        A = np.column_stack([given.weights, given.weights_of_ones])
+        d_mean = np.column_stack([d_mean, d_constant])
         # dv_i = (Q dC Q)_ii / q_i^2 - (dnoise + du_i) / N_i
         dC = (Q @ (d_mean / q[:, None])) @ A.T
         dC += dC.T
@@ -276,6 +282,11 @@ class ClassConditional:
         return np.asarray(self.L_inv.T @ (self.L_inv @ self.targets))
 
     @cached_property
+    def weights_of_ones(self) -> Array:
+        """C^-1 1, (n,)."""
+        return np.asarray(self.L_inv.T @ self.L_inv.sum(axis=1))
+
+    @cached_property
     def precision(self) -> Array:
         """Diagonal of C^-1."""
         return np.sum(self.L_inv**2, axis=0)
@@ -284,11 +295,14 @@ class ClassConditional:
         """Means (n*, K) of the classes' functions and their variance (n*,) at rows X."""
         return predict_places(self.covariance, self.X, self.weights, self.L_inv, X)
 
-    def leave_out(self) -> tuple[Array, Array]:
-        """The same of the functions at every place, given all the others."""
+    def leave_out(self) -> tuple[Array, Array, Array]:
+        """Moments of the functions at every place, given all the others.
+
+        And what these say there of a function that is one everywhere, (n,).
+        """
         q = self.precision
         mean = self.targets - self.weights / q[:, None]
-        return mean, np.maximum(1.0 / q - self.noise, 0.0)
+        return mean, np.maximum(1.0 / q - self.noise, 0.0), 1.0 - self.weights_of_ones / q
 
 
 def predict_places(

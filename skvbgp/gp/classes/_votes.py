@@ -38,36 +38,57 @@ class LeftOut:
     counts: Array  # (M, K) how often this happens, in the column of the class that is left out
     sizes: Array  # (M,) number of votes that remain at the place
     targets: Array  # (M, K) their shares less the classes' frequencies; zero where none remain
+    shift: Array  # (M, K) by how much these are larger with what is left out than without
 
     def count_rest(self, log_frequencies: Array) -> Array:
         """Votes (M, K) that remain."""
         return self.sizes[:, None] * np.maximum(self.targets + np.exp(log_frequencies), 0.0)
 
-    def give_back(self, mean: Array, variance: Array, noise: Array) -> tuple[Array, Array]:
+    def give_back(
+        self, mean: Array, variance: Array, noise: Array, constant: Array | None = None
+    ) -> tuple[Array, Array]:
         """Means (M, K) and variances (M,) of the functions, told what remains.
 
-        From those given the other places, (n, K) and (n,), and the noise of a vote, (n,).
+        From those given the other places, (n, K) and (n,), and the noise of a vote, (n,). With what
+        the other places say of a function that is one everywhere, (n,), all is relative to
+        frequencies without what is left out: they would tell it.
         """
         gain = self._gain(variance, noise)
-        mean = mean[self.owner]
-        return mean + gain[:, None] * (self.targets - mean), (1.0 - gain) * variance[self.owner]
+        mean, targets = self._forget(mean, constant)
+        return mean + gain[:, None] * (targets - mean), (1.0 - gain) * variance[self.owner]
 
     def give_back_vjp(
-        self, mean: Array, variance: Array, noise: Array, d_mean: Array, d_variance: Array
-    ) -> tuple[Array, Array, Array]:
-        """Pull cotangents (M, K) and (M,) back to the moments and the noise."""
+        self,
+        mean: Array,
+        variance: Array,
+        noise: Array,
+        constant: Array,
+        d_mean: Array,
+        d_variance: Array,
+    ) -> tuple[Array, Array, Array, Array]:
+        """Pull cotangents (M, K) and (M,) back to the moments, the noise and the constant."""
         gain = self._gain(variance, noise)
-        mean, variance, noise = mean[self.owner], variance[self.owner], noise[self.owner]
-        d_gain = np.sum(d_mean * (self.targets - mean), axis=1) - d_variance * variance
+        mean, targets = self._forget(mean, constant)
+        variance, noise = variance[self.owner], noise[self.owner]
+        d_gain = np.sum(d_mean * (targets - mean), axis=1) - d_variance * variance
         # gain = v N / (v N + noise)
         total = variance * self.sizes + noise
         d_noise = -d_gain * gain / total
         d_variance = (1.0 - gain) * d_variance + d_gain * self.sizes * noise / total**2
+        d_mean = (1.0 - gain)[:, None] * d_mean
         return (
-            self.sum_places((1.0 - gain)[:, None] * d_mean),
+            self.sum_places(d_mean),
             self.sum_places(d_variance),
             self.sum_places(d_noise),
+            self.sum_places(np.sum(d_mean * self.shift, axis=1)),
         )
+
+    def _forget(self, mean: Array, constant: Array | None) -> tuple[Array, Array]:
+        """Means given the other places and targets of what remains, (M, K), see `give_back`."""
+        mean = mean[self.owner]
+        if constant is None:
+            return mean, self.targets
+        return mean + constant[self.owner, None] * self.shift, self.targets + self.shift
 
     def sum_places(self, values: Array) -> Array:
         """Sums (n, ...) over what is left out of every place, from (M, ...)."""
@@ -95,12 +116,13 @@ class Votes(PickledByFields):
     #: (K,): the votes of a single row of each class, see `find_units`. None if rows cannot be told
     #: apart.
     units: Array | None = None
+    total: float = np.inf  # votes that the frequencies are of; infinitely many if they are known
 
     @classmethod
     def of(cls, X: Array, counts: Array) -> Self:
         """Votes whose frequencies are their own, with one more vote shared by the classes."""
         log_frequencies = find_log_frequencies(counts.sum(axis=0))
-        return cls(X, counts, log_frequencies, find_units(counts))
+        return cls(X, counts, log_frequencies, find_units(counts), float(counts.sum()))
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -148,8 +170,8 @@ class Votes(PickledByFields):
         """Every vote left out in turn, or all of a place if rows cannot be told apart."""
         n, K = self.counts.shape
         if self.units is None:
-            none = np.zeros(n)
-            return LeftOut(np.arange(n), self.counts, none, np.zeros((n, K)))
+            none, shift = np.zeros(n), self._shift(self.counts)
+            return LeftOut(np.arange(n), self.counts, none, np.zeros((n, K)), shift)
         owner, label = np.nonzero(self.counts)
         own = np.zeros((len(owner), K))
         own[np.arange(len(owner)), label] = self.units[label]
@@ -158,7 +180,13 @@ class Votes(PickledByFields):
         sizes = rest.sum(axis=1)
         targets = rest / np.where(sizes > 0.0, sizes, 1.0)[:, None]
         targets[sizes > 0.0] -= np.exp(self.log_frequencies)
-        return LeftOut(owner, np.where(own > 0.0, self.counts[owner], 0.0), sizes, targets)
+        counts = np.where(own > 0.0, self.counts[owner], 0.0)
+        return LeftOut(owner, counts, sizes, targets, self._shift(own))
+
+    def _shift(self, own: Array) -> Array:
+        """By how much the frequencies are larger with some votes (M, K) than without these."""
+        left = own.sum(axis=1, keepdims=True)
+        return np.asarray((own - left * np.exp(self.log_frequencies)) / (self.total + 1.0 - left))
 
     def begin_with(self, first: Votes) -> bool:
         """Whether the first places are these, with these votes."""

@@ -10,7 +10,7 @@ from scipy import stats
 from skvbgp.gp._process import Process
 from skvbgp.gp.classes._link import Link
 from skvbgp.gp.classes._process import ClassProcess
-from skvbgp.gp.classes._start import free_length_scales
+from skvbgp.gp.classes._start import free_length_scales, start_class_process
 from skvbgp.gp.classes._votes import Votes
 from skvbgp.kernels import RBF, Linear, Matern, RationalQuadratic
 from skvbgp.kernels._uncertain import UncertainCovariance, append_variances
@@ -75,8 +75,9 @@ def test_votes_that_rounding_does_not_let_add_are_factorised_with_all(votes):
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_leaving_out_in_closed_form(votes, kernel):
     process = make(kernel)
-    mean, variance = process.factorise(votes).leave_out()
-    expected = oracle.leave_out(*known(process, votes))
+    K, counts, _, noise = known(process, votes)
+    mean, variance = process.leave_out(votes)
+    expected = oracle.leave_out(K, counts, noise)
     assert_allclose(mean, expected[0], rtol=1e-5, atol=1e-7)
     assert_allclose(variance, expected[1], rtol=1e-5, atol=1e-7)
     value = oracle.measure_log_probability(*known(process, votes), 4.0, 0.7, 0.2)
@@ -92,9 +93,8 @@ def test_leaving_out_votes_of_single_rows(rows, kernel):
     value = oracle.measure_log_probability(*known_, 4.0, 0.7, 0.2, units=[1.0, 0.5, 2.0])
     assert_allclose(process.evidence(rows)[0], value, rtol=1e-6)
     assert_allclose(process.log_evidence(rows), value, rtol=1e-6)
-    mean, variance = process.give_back(rows, *process.factorise(rows).leave_out())
-    _, frequencies, noise = known_[1:]
-    expected = oracle.leave_out_votes(*known_[:2], [1.0, 0.5, 2.0], frequencies, noise)
+    mean, variance = process.leave_out(rows)
+    expected = oracle.leave_out_votes(*known_[:2], [1.0, 0.5, 2.0], known_[-1])
     places, classes, means, variances = zip(*expected, strict=True)
     assert_allclose(rows.left_out.owner, places)
     assert_allclose(rows.left_out.counts.nonzero()[1], classes)
@@ -124,12 +124,13 @@ def test_leaving_out_places_with_gaps(votes, rng):
     covariance = UncertainCovariance(KERNELS[0], 2)
     K, own = covariance(votes.X), covariance.lost(votes.X)
     noise = (0.2 + own) / votes.counts.sum(axis=1)
-    mean, variance = process.factorise(votes).leave_out()
+    mean, variance, constant = process.factorise(votes).leave_out()
     for i in range(15):
         others = np.arange(15) != i
         weights = np.linalg.solve((K + np.diag(noise))[np.ix_(others, others)], K[others, i])
         assert_allclose(mean[i], weights @ votes.targets[others], rtol=1e-5, atol=1e-7)
         assert_allclose(variance[i], K[i, i] - weights @ K[others, i], rtol=1e-5)
+        assert_allclose(constant[i], weights.sum(), rtol=1e-5, atol=1e-7)
     assert_allclose(process.give_back(votes, mean, variance)[1], variance + own, rtol=1e-12)
     x = np.array([0.3, -0.4, 0.0, 0.5])
     near = process.predict_from_neighbours(votes, x)
@@ -206,3 +207,14 @@ def test_equal_places_are_one_place_with_more_votes(rng):
         strict=True,
     ):
         assert_allclose(a, b, rtol=1e-6, atol=1e-8)
+
+
+def test_lines_do_not_read_labels_off_the_frequencies(rng):
+    """Of places that are all equally far apart, whose labels nobody can know."""
+    labels = rng.integers(0, 2, 40)
+    votes = Votes.of(np.eye(40) - 1.0 / 40, np.eye(2)[labels])
+    process = start_class_process(Linear(np.full(40, 0.2), offset=1e-3), 40)
+    told = process.leave_out(replace(votes, total=np.inf))[0][np.arange(40), labels]
+    known = process.leave_out(votes)[0][np.arange(40), labels]
+    assert told.min() > 0.25
+    assert np.abs(known).max() < 0.1
