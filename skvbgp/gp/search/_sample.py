@@ -120,11 +120,10 @@ class Sample:
 
     def _draw_order(self, size: int) -> Index:
         """Distinct random rows, those that judge before all others."""
-        order = self.rng.permutation(len(self.y))
+        order = self.rng.permutation(len(self.y))[:size]  # there may be many others
         if self.judges is None:
-            return order[:size]
+            return order
         first = self.judges.rows
-        order = order[: size + len(first)]  # enough, as there may be many
         return np.concatenate([first, order[~np.isin(order, first)]])[:size]
 
     @cached_property
