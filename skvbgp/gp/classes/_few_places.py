@@ -61,6 +61,8 @@ _N_PROBIT, _PROBIT_ITERATIONS = 2, 10
 _OVERLAP = 0.25
 #: Most classes whose borders may be sharp.
 _MOST_SHARP = 5
+#: Nats a vote of as many hyperparameters as leave no loss even of labels drawn by lot.
+_MOST_FLATTERED = 0.25
 #: Draws of the hyperparameters of a kernel; those that matter, in nats.
 _N_DRAWS = 16
 _WITHIN = 6.0
@@ -275,7 +277,8 @@ class FewPlacesSearch(ClassSearch):
         weights = softmax(log_weights)
         parts = self.log_probabilities(processes, self._leave_out(processes))
         log_p = mix_log_probabilities(parts, weights)
-        # where classes can be told apart, there is hardly anything to gain by hyperparameters
-        loss = -average_votes(log_p, self.held.left_out.counts)
-        charge = min(self.charge(trial.process), loss)
+        charge = self.charge(trial.process)
+        if charge < _MOST_FLATTERED:
+            # where classes can be told apart, there is hardly anything to gain by hyperparameters
+            charge = min(charge, -average_votes(log_p, self.held.left_out.counts))
         return Part(trial.name, trial.process, processes, weights, log_p, charge)

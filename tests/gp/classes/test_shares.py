@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from skvbgp._optim.maximum import Trained, train
 from skvbgp.gp import VBGPClassifier, _rows
 from skvbgp.gp._rows import average_weights
-from skvbgp.gp.classes import _many_places, _search
+from skvbgp.gp.classes import _few_places, _many_places, _search
 from skvbgp.gp.classes._inducing import InducingModel
 from skvbgp.gp.classes._link import Link
 from skvbgp.gp.classes._posterior import mix_log_probabilities
@@ -131,7 +131,7 @@ def test_hyperparameters_are_charged_to_the_votes_that_chose_them(weight, rng):
 
 @pytest.mark.parametrize("weight", [1.0, 3.0])
 @pytest.mark.parametrize("apart", [0.0, 4.0])
-def test_draws_are_charged_no_more_than_there_is_to_gain(apart, weight, rng):
+def test_draws_are_charged_no_more_than_there_is_to_gain(apart, weight, rng, monkeypatch):
     X, labels = rng.standard_normal((60, 2)), np.arange(60) % 2
     votes = Votes.of(X + apart * labels[:, None], weight * np.eye(2)[labels])
     search = make_class_search(votes, 2, 60, rng)
@@ -148,6 +148,9 @@ def test_draws_are_charged_no_more_than_there_is_to_gain(apart, weight, rng):
     most, loss = 6.0 / (60.0 * weight), losses.mean()
     assert (most < loss) == (apart == 0.0)
     assert_allclose(part.charge, min(most, loss))
+    monkeypatch.setattr(_few_places, "_MOST_FLATTERED", most)  # as if they were too many
+    part = search._average(trial, [(draws[0], np.log(3.0)), (draws[1], 0.0)])
+    assert_allclose(part.charge, most)
 
 
 @pytest.mark.thorough
