@@ -30,26 +30,28 @@ def find_probabilities(mean, variance, frequencies, slope, damping, width):
     return odds / odds.sum()
 
 
-def leave_out(K, counts, noise):
-    """Means and variance at every place, from all the others, and the frequencies of these."""
+def leave_out(K, counts, noise, frequencies=None):
+    """Means and variance at every place, from all the others; by default of their frequencies."""
     moments = []
     for i in range(len(K)):
         others = np.arange(len(K)) != i
         known = K[np.ix_(others, others)], K[others, i], K[i, i], counts[others]
-        moments.append(predict_place(*known, find_frequencies(counts[others]), noise))
+        own = find_frequencies(counts[others]) if frequencies is None else frequencies
+        moments.append(predict_place(*known, own, noise))
     means, variances = zip(*moments, strict=True)
     return np.array(means), np.array(variances)
 
 
-def leave_out_votes(K, counts, units, noise):
-    """Place, class, mean and variance of every vote, from all other votes and their frequencies."""
+def leave_out_votes(K, counts, units, noise, frequencies=None):
+    """Place, class, mean and variance of every vote, from all other votes; as `leave_out`."""
     result = []
     for i, c in zip(*np.nonzero(counts), strict=True):
         rest = counts.copy()
         rest[i, c] -= units[c]
         known = rest.sum(axis=1) > 1e-12
         given = K[np.ix_(known, known)], K[known, i], K[i, i], rest[known]
-        result.append((i, c, *predict_place(*given, find_frequencies(rest), noise)))
+        own = find_frequencies(rest) if frequencies is None else frequencies
+        result.append((i, c, *predict_place(*given, own, noise)))
     return result
 
 
@@ -57,11 +59,11 @@ def measure_log_probability(K, counts, frequencies, noise, slope, damping, width
     """Log probability of all votes given the other places or, with units, the other votes."""
     total = 0.0
     if units is not None:
-        for i, c, *given in leave_out_votes(K, counts, units, noise):
+        for i, c, *given in leave_out_votes(K, counts, units, noise, frequencies):
             p = find_probabilities(*given, frequencies, slope, damping, width)
             total += counts[i, c] * np.log(p[c])
         return total
-    for i, given in enumerate(zip(*leave_out(K, counts, noise), strict=True)):
+    for i, given in enumerate(zip(*leave_out(K, counts, noise, frequencies), strict=True)):
         p = find_probabilities(*given, frequencies, slope, damping, width)
         total += counts[i] @ np.log(p)
     return total

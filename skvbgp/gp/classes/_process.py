@@ -227,24 +227,21 @@ class ClassProcess(ClassModel):
 
     def log_evidence(self, votes: Votes) -> float:
         """Log probability of every vote given the others."""
-        log_p = self.link.log_probabilities(*self.leave_out(votes), votes.log_frequencies)
+        moments = self.give_back(votes, *self.factorise(votes).leave_out()[:2])
+        log_p = self.link.log_probabilities(*moments, votes.log_frequencies)
         return float(np.vdot(votes.left_out.counts, log_p))
 
     def evidence(self, votes: Votes) -> tuple[float, Array]:
         K = self.covariance(votes.X)
         given = self.factorise(votes, K)
-        Q, q = tril_gram(given.L_inv), given.precision
-        mean, variance, constant = given.leave_out()
+        Q, A, q = tril_gram(given.L_inv), given.weights, given.precision
+        mean, variance, _ = given.leave_out()
         out, noise = votes.left_out, self.process.noise + given.lost
         value, d_mean, d_total, d_link = self.link.score(
-            *self.give_back(votes, mean, variance, constant), out.counts, votes.log_frequencies
+            *self.give_back(votes, mean, variance), out.counts, votes.log_frequencies
         )
-        d_mean, d_variance, d_vote, d_constant = out.give_back_vjp(
-            mean, variance, noise, constant, d_mean, d_total
-        )
-        # dm_i = (Q dC A)_i / q_i - a_i (Q dC Q)_ii / q_i^2, and so does the constant, of ones
-        A = np.column_stack([given.weights, given.weights_of_ones])
-        d_mean = np.column_stack([d_mean, d_constant])
+        d_mean, d_variance, d_vote = out.give_back_vjp(mean, variance, noise, d_mean, d_total)
+        # dm_i = (Q dC A)_i / q_i - a_i (Q dC Q)_ii / q_i^2
         # dv_i = (Q dC Q)_ii / q_i^2 - (dnoise + du_i) / N_i
         dC = (Q @ (d_mean / q[:, None])) @ A.T
         dC += dC.T

@@ -54,41 +54,28 @@ class LeftOut:
         frequencies without what is left out: they would tell it.
         """
         gain = self._gain(variance, noise)
-        mean, targets = self._forget(mean, constant)
+        mean, targets = mean[self.owner], self.targets
+        if constant is not None:
+            mean = mean + constant[self.owner, None] * self.shift
+            targets = targets + self.shift
         return mean + gain[:, None] * (targets - mean), (1.0 - gain) * variance[self.owner]
 
     def give_back_vjp(
-        self,
-        mean: Array,
-        variance: Array,
-        noise: Array,
-        constant: Array,
-        d_mean: Array,
-        d_variance: Array,
-    ) -> tuple[Array, Array, Array, Array]:
-        """Pull cotangents (M, K) and (M,) back to the moments, the noise and the constant."""
+        self, mean: Array, variance: Array, noise: Array, d_mean: Array, d_variance: Array
+    ) -> tuple[Array, Array, Array]:
+        """Pull cotangents (M, K) and (M,) back to the moments and the noise; without a constant."""
         gain = self._gain(variance, noise)
-        mean, targets = self._forget(mean, constant)
-        variance, noise = variance[self.owner], noise[self.owner]
-        d_gain = np.sum(d_mean * (targets - mean), axis=1) - d_variance * variance
+        mean, variance, noise = mean[self.owner], variance[self.owner], noise[self.owner]
+        d_gain = np.sum(d_mean * (self.targets - mean), axis=1) - d_variance * variance
         # gain = v N / (v N + noise)
         total = variance * self.sizes + noise
         d_noise = -d_gain * gain / total
         d_variance = (1.0 - gain) * d_variance + d_gain * self.sizes * noise / total**2
-        d_mean = (1.0 - gain)[:, None] * d_mean
         return (
-            self.sum_places(d_mean),
+            self.sum_places((1.0 - gain)[:, None] * d_mean),
             self.sum_places(d_variance),
             self.sum_places(d_noise),
-            self.sum_places(np.sum(d_mean * self.shift, axis=1)),
         )
-
-    def _forget(self, mean: Array, constant: Array | None) -> tuple[Array, Array]:
-        """Means given the other places and targets of what remains, (M, K), see `give_back`."""
-        mean = mean[self.owner]
-        if constant is None:
-            return mean, self.targets
-        return mean + constant[self.owner, None] * self.shift, self.targets + self.shift
 
     def sum_places(self, values: Array) -> Array:
         """Sums (n, ...) over what is left out of every place, from (M, ...)."""

@@ -80,15 +80,14 @@ def test_slopes_of_what_remains(rng):
     targets, shift = rng.standard_normal((2, 6, 2)) * (sizes > 0)[:, None]
     out = LeftOut(owner, np.ones((6, 2)), sizes, targets, shift)
     mean, variance, noise = rng.standard_normal((3, 2)), rng.uniform(0.2, 2.0, 3), np.full(3, 0.3)
-    d_mean, d_variance, constant = rng.standard_normal((6, 2)), *rng.standard_normal((2, 6))
-    constant = constant[:3]
+    d_mean, d_variance = rng.standard_normal((6, 2)), rng.standard_normal(6)
 
     def project(x):
-        given = out.give_back(x[:6].reshape(3, 2), x[6:9], x[9:12], x[12:])
+        given = out.give_back(x[:6].reshape(3, 2), x[6:9], x[9:])
         return float(np.vdot(d_mean, given[0]) + d_variance @ given[1])
 
-    slopes = out.give_back_vjp(mean, variance, noise, constant, d_mean, d_variance)
-    point = np.concatenate([mean.ravel(), variance, noise, constant])
+    slopes = out.give_back_vjp(mean, variance, noise, d_mean, d_variance)
+    point = np.concatenate([mean.ravel(), variance, noise])
     numeric = numerical_gradient(project, point)
     assert_allclose(
         np.concatenate([part.ravel() for part in slopes]), numeric, rtol=1e-6, atol=1e-7
