@@ -223,11 +223,12 @@ class ClassProcess(ClassModel):
         return mean, variance + lost[out.owner]
 
     def leave_out(self, votes: Votes) -> tuple[Array, Array]:
-        return self.give_back(votes, *self.factorise(votes).leave_out())
+        given = self.factorise(votes)
+        return self.give_back(votes, *given.leave_out(), given.leave_out_ones())
 
     def log_evidence(self, votes: Votes) -> float:
         """Log probability of every vote given the others."""
-        moments = self.give_back(votes, *self.factorise(votes).leave_out()[:2])
+        moments = self.give_back(votes, *self.factorise(votes).leave_out())
         log_p = self.link.log_probabilities(*moments, votes.log_frequencies)
         return float(np.vdot(votes.left_out.counts, log_p))
 
@@ -235,7 +236,7 @@ class ClassProcess(ClassModel):
         K = self.covariance(votes.X)
         given = self.factorise(votes, K)
         Q, A, q = tril_gram(given.L_inv), given.weights, given.precision
-        mean, variance, _ = given.leave_out()
+        mean, variance = given.leave_out()
         out, noise = votes.left_out, self.process.noise + given.lost
         value, d_mean, d_total, d_link = self.link.score(
             *self.give_back(votes, mean, variance), out.counts, votes.log_frequencies
@@ -279,11 +280,6 @@ class ClassConditional:
         return np.asarray(self.L_inv.T @ (self.L_inv @ self.targets))
 
     @cached_property
-    def weights_of_ones(self) -> Array:
-        """C^-1 1, (n,)."""
-        return np.asarray(self.L_inv.T @ self.L_inv.sum(axis=1))
-
-    @cached_property
     def precision(self) -> Array:
         """Diagonal of C^-1."""
         return np.sum(self.L_inv**2, axis=0)
@@ -292,14 +288,15 @@ class ClassConditional:
         """Means (n*, K) of the classes' functions and their variance (n*,) at rows X."""
         return predict_places(self.covariance, self.X, self.weights, self.L_inv, X)
 
-    def leave_out(self) -> tuple[Array, Array, Array]:
-        """Moments of the functions at every place, given all the others.
-
-        And what these say there of a function that is one everywhere, (n,).
-        """
+    def leave_out(self) -> tuple[Array, Array]:
+        """Moments of the functions at every place, given all the others."""
         q = self.precision
         mean = self.targets - self.weights / q[:, None]
-        return mean, np.maximum(1.0 / q - self.noise, 0.0), 1.0 - self.weights_of_ones / q
+        return mean, np.maximum(1.0 / q - self.noise, 0.0)
+
+    def leave_out_ones(self) -> Array:
+        """What all other places say at each of a function that is one everywhere, (n,)."""
+        return np.asarray(1.0 - self.L_inv.T @ self.L_inv.sum(axis=1) / self.precision)
 
 
 def predict_places(

@@ -124,7 +124,8 @@ def test_leaving_out_places_with_gaps(votes, rng):
     covariance = UncertainCovariance(KERNELS[0], 2)
     K, own = covariance(votes.X), covariance.lost(votes.X)
     noise = (0.2 + own) / votes.counts.sum(axis=1)
-    mean, variance, constant = process.factorise(votes).leave_out()
+    given = process.factorise(votes)
+    (mean, variance), constant = given.leave_out(), given.leave_out_ones()
     for i in range(15):
         others = np.arange(15) != i
         weights = np.linalg.solve((K + np.diag(noise))[np.ix_(others, others)], K[others, i])
