@@ -23,6 +23,16 @@ def numerical_gradient(function, x):
     return gradient
 
 
+def numerical_slopes(function, places):
+    """Derivatives (n, d, ...) of a function (n, d) -> (n, ...) of each row, by the same stencil."""
+    slopes = []
+    for step in _STEP * np.eye(places.shape[1]):
+        near = function(places + step) - function(places - step)
+        far = function(places + 2.0 * step) - function(places - 2.0 * step)
+        slopes.append((8.0 * near - far) / (12.0 * _STEP))
+    return np.stack(slopes, axis=1)
+
+
 def assert_slopes(function, x, gradient, *, atol, where=True):
     """A gradient is that of a function of many numbers along two directions of signs.
 
@@ -58,9 +68,8 @@ def check_mean_gradient(model, places, *, atol=0.0):
     """The gradient that a regressor predicts is that of the mean of f, row by row."""
     mean, std = model.predict_gradient(places)
     assert mean.shape == std.shape == places.shape
-    for x, gradient in zip(places, mean, strict=True):
-        numeric = numerical_gradient(lambda x: model.predict(x[None], include_noise=False)[0], x)
-        assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-5)
+    numeric = numerical_slopes(lambda X: model.predict(X, include_noise=False), places)
+    assert_allclose(mean, numeric, rtol=1e-5, atol=1e-5)
     one_by_one = [model.predict_gradient(x[None])[0][0] for x in places]
     assert_allclose(one_by_one, mean, rtol=1e-10, atol=atol)
 

@@ -1,5 +1,7 @@
 """Literal twins of what says that a function has changed: one loop per sum."""
 
+from functools import cache
+
 import numpy as np
 from scipy.stats import norm
 
@@ -15,12 +17,17 @@ def place_change(surprise, restarts):
     while 2.0 * growths[-1] <= max(surprise):
         growths.append(2.0 * growths[-1])
 
-    def density(s, v):
-        wide = np.mean([norm.pdf(np.sqrt(s), scale=np.sqrt(other)) for other in growths])
-        return 0.98 * norm.pdf(np.sqrt(s), scale=np.sqrt(v)) + 0.02 * wide
+    @cache
+    def normal(s, v):
+        return norm.pdf(np.sqrt(s), scale=np.sqrt(v))
+
+    @cache
+    def log_density(s, v):
+        wide = np.mean([normal(s, other) for other in growths])
+        return np.log(0.98 * normal(s, v) + 0.02 * wide)
 
     def score(c, v):
-        return sum(np.log(density(s, v if i >= c else 1.0)) for i, s in enumerate(surprise))
+        return sum(log_density(s, v if i >= c else 1.0) for i, s in enumerate(surprise))
 
     scores = {(c, v): score(c, v) for c in range(n) for v in growths}
     p = {what: np.exp(value - max(scores.values())) for what, value in scores.items()}
