@@ -21,6 +21,16 @@ def every(test):
     return pytest.mark.in_turn("cls")(pytest.mark.parametrize("cls", REGRESSORS)(test))
 
 
+def quick_for(quick, thorough):
+    """Give a test these classes, the first by default; the others are slow.
+
+    As `every` does, where the turn would be that of a class that takes longer than the first.
+    """
+    marks = {quick: [], thorough: pytest.mark.thorough}
+    cases = [pytest.param(cls, marks=marks.get(cls, pytest.mark.slow)) for cls in REGRESSORS]
+    return pytest.mark.parametrize("cls", cases)
+
+
 def small(cls, solver="collapsed", **parameters):
     """An instance that trains in milliseconds, with a few passes of several mini-batches."""
     quick = {

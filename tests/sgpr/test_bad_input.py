@@ -111,6 +111,7 @@ def test_an_error_about_the_noise_kernel_names_it(cls, given):
 
 @every
 @pytest.mark.parametrize("method", ["predict", "sample_y", "partial_fit"])
+@pytest.mark.every_nth("method", 2)
 def test_other_width_than_in_fit(cls, method):
     model = small(cls, max_iter=1).fit(X_GOOD, Y_GOOD)
     for X in (X_GOOD[:, :1], np.hstack([X_GOOD, X_GOOD])):
@@ -165,6 +166,8 @@ def unusual():
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("case", unusual())
 @pytest.mark.in_turn("solver")
+@pytest.mark.every_nth("case", 2)
+@pytest.mark.every_nth("cls", 3)
 def test_unusual_data(cls, solver, case):
     X, y = unusual()[case]
     model = small(cls, solver).fit(X, y)
@@ -174,7 +177,7 @@ def test_unusual_data(cls, solver, case):
 @pytest.mark.parametrize("cls", [VBFITCRegressor, VBPICRegressor])
 @pytest.mark.parametrize("case", unusual())
 @pytest.mark.in_turn("cls")
-@pytest.mark.every_nth("case", 2)
+@pytest.mark.every_nth("case", 4)
 def test_unusual_data_in_a_stream(cls, case):
     X, y = unusual()[case]
     model = small(cls, max_iter=1, n_inducing=6)
@@ -185,6 +188,7 @@ def test_unusual_data_in_a_stream(cls, case):
 
 @every
 @each_solver
+@pytest.mark.every_nth("solver", 2)
 def test_a_constant_target_is_predicted(cls, solver):
     X, _ = make_data(30)
     model = small(cls, solver).fit(X, np.full(30, 3.0))
@@ -193,6 +197,7 @@ def test_a_constant_target_is_predicted(cls, solver):
 
 @every
 @each_solver
+@pytest.mark.every_nth("solver", 3)
 def test_more_inducing_inputs_than_distinct_rows(cls, solver):
     X, y = make_data(12)
     X, y = np.concatenate([X, X[:6]]), np.append(y, y[:6])
@@ -210,6 +215,7 @@ def test_more_inducing_inputs_than_distinct_rows(cls, solver):
 @each_solver
 @pytest.mark.in_turn("solver")
 @pytest.mark.every_nth("cls", 2)
+@pytest.mark.thorough
 def test_more_blocks_than_rows(cls, solver):
     X, y = make_data(12)
     model = small(cls, solver, n_blocks=100).fit(X, y)
@@ -241,6 +247,7 @@ SCALES = [1e12, 1e-12, 1e150, 1e-150]
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.in_turn("solver")
+@pytest.mark.every_nth("solver", 3)
 def test_scale_of_the_targets(cls, solver, scale):
     X, y = make_data(30)
     expected = small(cls, solver).fit(X, y).predict(X, return_std=True)
@@ -254,6 +261,7 @@ def test_scale_of_the_targets(cls, solver, scale):
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.in_turn("solver")
+@pytest.mark.every_nth("scale", 3)
 def test_scale_of_the_inputs(cls, solver, scale):
     X, y = make_data(30)
     expected = small(cls, solver).fit(X, y).predict(X, return_std=True)
@@ -265,6 +273,7 @@ def test_scale_of_the_inputs(cls, solver, scale):
 
 @every
 @pytest.mark.parametrize("scale", [1e12, 1e-12])
+@pytest.mark.every_nth("scale", 2)
 def test_scale_of_the_targets_without_normalisation(cls, scale):
     """The prior of the hyperparameters is for unit scale, but nothing may break."""
     X, y = make_data(30)
@@ -276,6 +285,7 @@ def test_scale_of_the_targets_without_normalisation(cls, scale):
 
 @every
 @each_solver
+@pytest.mark.every_nth("solver", 2)
 def test_far_from_the_data(cls, solver):
     """Like the prior: the mean of y, with the variance of signal and noise."""
     X, y = make_data()
@@ -326,6 +336,7 @@ BAD_PARAMETERS = [
 @pytest.mark.parametrize(
     ("name", "values"), BAD_PARAMETERS, ids=[f"{i}-{p[0]}" for i, p in enumerate(BAD_PARAMETERS)]
 )
+@pytest.mark.every_nth("name", 2)
 def test_bad_parameters(cls, name, values):
     for value in values:
         model = small(cls).set_params(**{name: value})
@@ -386,6 +397,8 @@ UNUSUAL_KERNELS = [
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("kernel", UNUSUAL_KERNELS)
 @pytest.mark.in_turn("cls", "solver")
+@pytest.mark.every_nth("kernel", 2)
+@pytest.mark.every_nth("solver", 2)
 def test_unusual_noise_kernels(cls, solver, kernel):
     X, y = make_data()
     assert_sound(small(cls, solver, noise_kernel=kernel).fit(X, y), X, y)
@@ -418,6 +431,8 @@ TRAINING = [
 @pytest.mark.parametrize("training", TRAINING)
 @pytest.mark.parametrize("start", UNUSUAL_STARTS)
 @pytest.mark.in_turn("training")
+@pytest.mark.every_nth("start", 2)
+@pytest.mark.every_nth("cls", 3)
 def test_unusual_starts(cls, training, start):
     X, y = make_data(20)
     model = small(cls, **training, **start).fit(X, y)

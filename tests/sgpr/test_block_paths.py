@@ -101,6 +101,7 @@ def test_slopes_are_the_limit_of_differences(problem, Xs, rng):
 
 
 @solvers
+@pytest.mark.every_nth("solver", 2)
 def test_mean_gradient_is_that_of_predict(solver):
     """Of f alone: what its block tells of a row's noise has no slope with every kernel."""
     X, y = make_data()
@@ -125,26 +126,28 @@ def test_draws_have_the_moments_of_predict(solver, rng):
     """Within a block and across blocks; weights and y_var count as in predictions."""
     X, y = make_data(60)
     weight, y_var = rng.choice([0.5, 3.0], 60), rng.choice([0.0, 50.0], 60)
-    model = small(VBPICRegressor, solver, n_samples=6).fit(X, 10.0 * y, weight, y_var)
+    model = small(VBPICRegressor, solver, n_samples=4).fit(X, 10.0 * y, weight, y_var)
     labels = sort_by_block(model, X)
     places = np.vstack([X[labels == 0][:4] + 0.05, X[labels == 1][:3], [[9.0, 9.0]]])
     assert len(np.unique(sort_by_block(model, places))) > 1
-    check_draws(model, places, 1500)
+    check_draws(model, places, 800)
 
 
+@pytest.mark.thorough
 def test_draws_of_a_wide_belief_in_the_hyperparameters():
     """All draws of theta have as many functions, and blocks have them in common."""
     X, y = make_data(30)
     wide = {"hyperparameter_variance": 0.3, "length_scale": 1.0, "signal_std": 3.0}
-    model = small(VBPICRegressor, learn_hyperparameters=False, n_samples=20, **wide).fit(X, y)
-    check_draws(model, np.vstack([X[:4] + 0.1, [[0.5, 1.0]]]), 2000)
+    model = small(VBPICRegressor, learn_hyperparameters=False, n_samples=10, **wide).fit(X, y)
+    check_draws(model, np.vstack([X[:4] + 0.1, [[0.5, 1.0]]]), 1000)
 
 
+@pytest.mark.thorough
 def test_blocks_have_residuals_of_their_own():
     """Where few inducing inputs leave much open, functions jump between blocks."""
     X, y = make_data(200, d=1)
     model = small(VBPICRegressor, n_inducing=2, n_blocks=8).fit(X, y)
-    grid = np.linspace(X.min(), X.max(), 2001)[:, None]
+    grid = np.linspace(X.min(), X.max(), 1001)[:, None]
     steps = np.abs(np.diff(model.sample_function(50)(grid), axis=0)).mean(axis=1)
     meets = np.diff(sort_by_block(model, grid)) != 0
     assert meets.sum() == 7
@@ -173,6 +176,7 @@ def test_a_function_is_the_same_when_its_blocks_are_forgotten():
 
 
 @solvers
+@pytest.mark.every_nth("solver", 2)
 def test_gradient_of_functions(solver):
     X, y = make_data()
     model = small(VBPICRegressor, solver).fit(X, y)
@@ -183,6 +187,7 @@ def test_gradient_of_functions(solver):
 
 
 @solvers
+@pytest.mark.every_nth("solver", 2)
 def test_importance_is_the_share_in_the_variation(solver):
     X, y = make_data(60)
     weight = np.where(np.arange(60) < 20, 3.0, 1.0)

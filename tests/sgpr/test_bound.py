@@ -174,6 +174,7 @@ def bound_at_fixed_q(kind, expectation, weight, past):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.every_nth("case", 2)
 def test_gradient(case):
     """Values of order 100: the stencil's error is below 1e-8 of the largest entry.
 
@@ -330,6 +331,7 @@ def average_over_a_pass(problem, q, draws_of_rows, batch_size):
         ("pitc", 7, 2),
     ],
 )
+@pytest.mark.every_nth("kind", 3)
 def test_average_of_minibatches_is_the_full_gradient(
     monkeypatch, kind, batch_size, n_batches, expectation
 ):
@@ -431,12 +433,13 @@ def on_line(line, kind, prior):
 @pytest.mark.parametrize("kind", ["dtc", "pitc"])
 @pytest.mark.parametrize("prior", [(1.0, 0.1), (0.0, 1.0)])
 @pytest.mark.in_turn("prior")
+@pytest.mark.every_nth("kind", 2)
 def test_bound_is_below_the_evidence(line, kind, prior):
     """Brute-force quadrature of p(y) over (lambda, sigma_f), for q of every quality."""
     problem = on_line(line, kind, prior)
     evidence = oracles.evidence_quadrature_1d(*line, problem.C, *prior)
     rng = np.random.default_rng(8)
-    for _ in range(20):
+    for _ in range(10):
         p = replace(
             problem.parameters,
             nu=np.exp(rng.normal(0.0, 0.5, size=1)),
@@ -450,6 +453,7 @@ def test_bound_is_below_the_evidence(line, kind, prior):
 
 
 @pytest.mark.parametrize("kind", ["dtc", "pitc"])
+@pytest.mark.every_nth("kind", 2)
 def test_bound_is_close_to_the_evidence_under_a_narrow_prior(line, kind):
     """q(theta) = p(theta) of variance 1e-4 and rich Z: no constant can be missing.
 

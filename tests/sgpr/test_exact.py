@@ -75,7 +75,7 @@ def test_between_the_factorised_bound_and_the_evidence():
     p = replace(problem.parameters, U=X)
     p = replace(p, xi=0.09 * p.nu**2, beta=0.09 * p.alpha**2)
     model, rows = problem.model, problem.data.rows(slice(None))
-    draws = quasi_normal(2048, 2, seed=0)
+    draws = quasi_normal(512, 2, seed=0)
     structured = Mixture(model, p, rows, draws).lower_bound
     evaluation = problem.at(p).evaluation()
     factorised, _ = evaluation.gradient(evaluation.optimal_q)
@@ -87,8 +87,10 @@ def test_between_the_factorised_bound_and_the_evidence():
 
 
 @pytest.mark.usefixtures("quick_searches")
-@pytest.mark.parametrize("cls", REGRESSORS)
-@pytest.mark.every_nth("cls", 2)
+@pytest.mark.parametrize(
+    "cls",
+    [VBDTCRegressor, *(pytest.param(c, marks=pytest.mark.thorough) for c in WITH_NOISE_KERNEL)],
+)
 def test_auto_is_exact_for_few_rows(cls):
     X, y = make_data(40)
     auto = cls(random_state=0, max_iter=3).fit(X, y)
@@ -177,6 +179,7 @@ def test_a_pickle_holds_the_data_and_not_the_factors():
 
 @pytest.mark.parametrize("cls", WITH_NOISE_KERNEL)
 @pytest.mark.every_nth("cls", 2)
+@pytest.mark.thorough
 def test_a_noise_kernel_is_learned_from_few_rows(cls):
     """Noise of 0.05, of which a kernel that stays at its start makes 0.5."""
     rng = np.random.default_rng(0)
@@ -190,6 +193,7 @@ def test_a_noise_kernel_is_learned_from_few_rows(cls):
 @pytest.mark.parametrize("cls", REGRESSORS)
 @pytest.mark.parametrize("include_noise", [True, False])
 @pytest.mark.in_turn("include_noise")
+@pytest.mark.every_nth("include_noise", 2)
 def test_covariance_agrees_with_std(cls, include_noise):
     X, y = make_data()
     model = small(cls, "exact").fit(X, y)

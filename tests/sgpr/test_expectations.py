@@ -137,6 +137,7 @@ def test_upsilon_vjp(X, rng):
 
 
 @pytest.mark.parametrize("form", PRECISIONS)
+@pytest.mark.every_nth("form", 2)
 def test_psi_vjp(X, Z, rng, form):
     C_inv, _ = precision(form)
     d_psi = rng.normal(size=(M, M))

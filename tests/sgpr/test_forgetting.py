@@ -34,11 +34,11 @@ def ages(n):
 
 @independent
 @pytest.mark.parametrize("solver", SPARSE_SOLVERS)
-@pytest.mark.parametrize("step", [1, 5, N])
+@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.thorough), 5, N])
 @pytest.mark.parametrize("normalize_y", [True, False])
 @pytest.mark.parametrize("knows_noise", [True, False])
 @pytest.mark.in_turn("cls", "solver", "normalize_y")
-@pytest.mark.every_nth("step", 2)
+@pytest.mark.every_nth("knows_noise", 2)
 def test_rows_count_by_their_age(cls, solver, step, normalize_y, knows_noise, rng, monkeypatch):
     monkeypatch.setattr(_change, "_ODDS", np.inf)  # no second stream
     X, y = make_data(N)
@@ -79,6 +79,7 @@ def test_rows_of_weight_zero_may_let_all_others_of_a_call_fade(cls):
 
 
 @independent
+@pytest.mark.every_nth("cls", 2)
 def test_forgetting_nothing_is_the_default(cls):
     X, y = make_data(N)
     plain, one = (stream(small(cls, **f), X, y, 14) for f in ({}, {"forgetting": 1}))
@@ -98,6 +99,7 @@ def test_few_rows_are_learned_from_by_their_age():
 
 
 @pytest.mark.parametrize("solver", ["exact", "collapsed"])
+@pytest.mark.every_nth("solver", 2)
 def test_an_output_that_is_not_observed_fades(solver):
     X, y = make_data(N)
     options = {"learn_hyperparameters": False, "noise_variance": 0.2, "signal_std": 1.0}
@@ -116,6 +118,7 @@ def test_an_output_that_is_not_observed_fades(solver):
     assert both.n_samples_seen_ == N
 
 
+@pytest.mark.thorough
 def test_an_abrupt_change_is_forgotten(rng):
     X = rng.uniform(-2.0, 2.0, (240, 1))
     y = np.where(np.arange(240) < 120, np.sin(3.0 * X[:, 0]), 2.0 - X[:, 0] ** 2)
@@ -146,10 +149,11 @@ def test_rows_of_dask_do_not_fade():
         small(VBDTCRegressor, forgetting=0.9).partial_fit(da.from_array(X), da.from_array(y))
 
 
+@pytest.mark.thorough
 def test_hyperparameters_are_learned_again_from_rows_that_are_remembered():
     """As often as so many have come; 0.95 ** 59 is the first below a twentieth."""
     X, y = make_data(260)
-    model = small(VBDTCRegressor, forgetting=0.95, solver="collapsed", max_iter=2)
+    model = small(VBDTCRegressor, forgetting=0.95, solver="collapsed", max_iter=1)
     model.fit(X[:100], y[:100])
     places, restarts = model.inducing_inputs_, []
     for start in range(100, 260, 10):

@@ -110,7 +110,7 @@ def test_gradient_of_an_exact_posterior_is_the_limit_of_differences(kind, Xs):
 
 
 def test_gradient_in_closed_form_is_that_over_many_draws(problem, Xs):
-    draws = quasi_normal(2_000, 2, seed=0)
+    draws = quasi_normal(1_000, 2, seed=0)
     mean, variance = sparse(problem, ClosedForm(), draws[:8]).slope_moments(Xs)
     expected = sparse(problem, CommonDraws(draws)).slope_moments(Xs)
     assert np.all(np.abs(mean - expected[0]) < 0.01 * np.sqrt(variance))
@@ -120,6 +120,7 @@ def test_gradient_in_closed_form_is_that_over_many_draws(problem, Xs):
 @every
 @posteriors
 @pytest.mark.in_turn("cls")
+@pytest.mark.every_nth("solver", 2)
 def test_mean_gradient_is_that_of_predict(cls, solver, psi):
     """In the user's units, row by row."""
     X, y = make_data()
@@ -146,14 +147,15 @@ def test_gradient_is_as_uncertain_as_it_is_wrong():
 @posteriors
 @pytest.mark.in_turn("cls")
 @pytest.mark.every_nth("solver", 2)
+@pytest.mark.every_nth("cls", 3)
 def test_draws_have_the_moments_of_predict(cls, solver, psi, rng):
     """Near the rows and far away, where the prior is uncertain; y_var counts as in predictions."""
     X, y = make_data(60)
-    options = {"psi": psi, "n_inducing": 500 if solver == "exact" else 20, "max_iter": 10}
+    options = {"psi": psi, "n_inducing": 500 if solver == "exact" else 20, "max_iter": 4}
     model = small(cls, solver, **options).fit(X, 10.0 * y, y_var=rng.choice([0.0, 50.0], 60))
     places = np.vstack([X[:3] + 0.1, X[:2] + 3.0, [[9.0, 9.0]]])
     # in closed form, joint covariances are averages over eight draws
-    check_draws(model, places, 1000, jointly=psi != "closed_form")
+    check_draws(model, places, 600, jointly=psi != "closed_form")
 
 
 @pytest.mark.thorough
@@ -168,6 +170,7 @@ def test_draws_of_more_rows_have_the_moments_of_predict(cls, solver):
 
 
 @posteriors
+@pytest.mark.every_nth("solver", 2)
 def test_draws_of_a_wide_belief_in_the_hyperparameters(solver, psi):
     """Functions differ in Lambda and sigma_f as much as predictions are averaged over."""
     X, y = make_data(30)
@@ -179,6 +182,7 @@ def test_draws_of_a_wide_belief_in_the_hyperparameters(solver, psi):
 
 
 @posteriors
+@pytest.mark.every_nth("solver", 2)
 def test_a_function_is_the_same_wherever_it_is_evaluated(solver, psi):
     X, y = make_data()
     model = small(VBDTCRegressor, solver, psi=psi).fit(X, y)
@@ -186,6 +190,7 @@ def test_a_function_is_the_same_wherever_it_is_evaluated(solver, psi):
 
 
 @posteriors
+@pytest.mark.every_nth("solver", 2)
 def test_gradient_of_functions(solver, psi):
     X, y = make_data()
     model = small(VBDTCRegressor, solver, psi=psi).fit(X, 10.0 * y)
@@ -210,6 +215,7 @@ def test_functions_of_several_outputs():
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.every_nth("n_outputs", 2)
 def test_functions_take_and_refuse_what_predict_does(n_outputs):
     pd = pytest.importorskip("pandas")
     X, y = make_data()
@@ -235,9 +241,10 @@ def test_functions_take_and_refuse_what_predict_does(n_outputs):
 @posteriors
 @pytest.mark.in_turn("cls")
 @pytest.mark.every_nth("solver", 2)
+@pytest.mark.thorough
 def test_importance_is_the_share_in_the_variation(cls, solver, psi):
     X, y = make_irrelevant()
-    options = {"n_inducing": 500 if solver == "exact" else 30, "learning_rate": 0.1}
+    options = {"n_inducing": 500 if solver == "exact" else 20, "learning_rate": 0.1}
     model = small(cls, solver, psi=psi, max_iter=15, **options).fit(X, y)
     check_irrelevant(model)
     assert np.all(model.feature_importances_std_ < 0.02)
@@ -255,6 +262,7 @@ def test_importance_of_rows_with_weights():
 
 
 @posteriors
+@pytest.mark.every_nth("solver", 2)
 def test_importance_is_as_uncertain_as_the_hyperparameters(solver, psi):
     X, y = make_irrelevant(60)
     model = small(VBDTCRegressor, solver, psi=psi).fit(X, y)

@@ -90,12 +90,15 @@ def test_value(kind):
 @pytest.mark.parametrize("expectation", ["closed", "common", "by row"])
 @pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["rows", "weighted"])
 @kinds
+@pytest.mark.every_nth("expectation", 2)
+@pytest.mark.every_nth("weight", 2)
 def test_gradient(expectation, weight, kind):
     check_gradient(gap_problem(kind, weight), expectation)
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["rows", "weighted"])
 @kinds
+@pytest.mark.every_nth("kind", 2)
 def test_exact_gradient(weight, kind):
     check_exact_gradient(mixture_of(gap_problem(kind, weight)))
 
@@ -106,6 +109,7 @@ def test_exact_gradient(weight, kind):
 @classes
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.every_nth("cls", 2)
+@pytest.mark.every_nth("solver", 4)
 def test_rows_with_gaps_are_noisy_ones(cls, solver, rng):
     """Training and predictions are those of the filled rows, each with its own noise."""
     X, y = make_data(60, rng)
@@ -167,6 +171,7 @@ def test_noise_of_places_that_are_not_known_is_that_of_far_away(rng):
 
 
 @classes
+@pytest.mark.every_nth("cls", 2)
 def test_gaps_that_come_later_in_a_stream(cls, rng):
     """The input that had none gets a slope; the sums over the rows before do not change."""
     X, y = make_data(80, rng, share=0.0)
@@ -199,17 +204,18 @@ def test_rows_that_are_all_missing_have_the_prior_of_the_columns(share, rng):
 @pytest.mark.every_nth("cls", 2)
 def test_few_rows_with_gaps(cls, rng):
     """Of columns, too, that have no entry at all, and one row after the other."""
-    X, y = make_data(12, rng, share=0.3)
+    X, y = make_data(9, rng, share=0.3)
     X[:, 1] = np.nan
     model = small(cls, "collapsed", max_iter=2).fit(X, y)
     assert np.isfinite(model.predict(X, True)).all()
     stream = small(cls, "collapsed", max_iter=2)
-    for i in range(12):
+    for i in range(9):
         stream.partial_fit(X[i : i + 1], y[i : i + 1])
     assert_allclose(stream.predict(X, True), model.predict(X, True), rtol=1e-6)
 
 
 @classes
+@pytest.mark.every_nth("cls", 2)
 def test_copies_of_rows_with_gaps_are_weights(cls, rng):
     X, y = make_data(40, rng)
     weight = np.repeat([1, 2], 20)

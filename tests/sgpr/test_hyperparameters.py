@@ -131,6 +131,7 @@ def test_amplitude_of_a_given_noise_kernel(cls, normalize_y, noise_variance):
     ids=["matern", "sum", "product"],
 )
 @pytest.mark.every_nth("ours", 2)
+@pytest.mark.thorough
 def test_noise_kernels_of_scikit_learn(cls, ours, theirs):
     X, y = make_data()
     expected = small(cls, noise_kernel=ours).fit(X, y)
@@ -142,6 +143,7 @@ def test_noise_kernels_of_scikit_learn(cls, ours, theirs):
 
 
 @with_noise_kernel
+@pytest.mark.every_nth("cls", 2)
 def test_given_noise_kernel_is_not_modified(cls):
     X, y = make_data()
     kernel = Constant(0.4) * RBF([1.0, 2.0])

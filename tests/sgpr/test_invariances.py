@@ -53,6 +53,7 @@ def test_affine_map_of_the_targets(cls, solver, ab):
 
 @every
 @each_solver
+@pytest.mark.every_nth("solver", 2)
 def test_affine_map_of_the_inputs(cls, solver):
     scale, shift = np.array([250.0, 0.03]), np.array([-40.0, 2.0])
     X, y = make_data()

@@ -28,6 +28,7 @@ def see(model, X, y, known):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.every_nth("solver", 3)
 def test_rows_judge_by_what_is_predicted_from_the_others(rng, solver):
     X, y = make_data()
     known = rng.uniform(0.0, 2.0, len(y))
@@ -65,9 +66,9 @@ def test_what_cannot_be_judged_is_not_taken_and_other_errors_are_errors(monkeypa
 
 @quick
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.every_nth("solver", 2)
+@pytest.mark.every_nth("solver", 3)
 def test_the_default_is_that_of_a_model_without_a_search(monkeypatch, solver):
-    X, y = make_data(60)
+    X, y = make_data(40)
     monkeypatch.setattr(Scores, "leads", lambda scores, other, n_errors=1.0: n_errors == 1.0)
     auto, default = (
         small(VBPITCRegressor, solver, noise_kernel=kernel).fit(X, y) for kernel in ("auto", None)
@@ -77,8 +78,9 @@ def test_the_default_is_that_of_a_model_without_a_search(monkeypatch, solver):
 
 @quick
 @pytest.mark.parametrize("cls", [VBPICRegressor, VBPITCRegressor])
+@pytest.mark.every_nth("cls", 2)
 def test_who_predicts_with_the_block_has_no_second_training(monkeypatch, cls):
-    X, y = make_data(60)
+    X, y = make_data(40)
     tried = []
     monkeypatch.setattr(Scores, "leads", lambda *_: True)
     monkeypatch.setattr(

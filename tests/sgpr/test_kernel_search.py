@@ -171,6 +171,7 @@ def test_a_weight_is_a_repetition(cls, rng):
 @quick
 @blocked
 @pytest.mark.in_turn("cls")
+@pytest.mark.thorough
 def test_the_search_knows_the_noise_of_rows(cls):
     """Rows whose noise is huge do not decide, and leave the model of the others finite."""
     X, y = make_data(60)
@@ -213,6 +214,7 @@ def test_too_few_rows_have_the_default_kernel(cls):
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
 @pytest.mark.in_turn("cls")
 @pytest.mark.every_nth("scale", 2)
+@pytest.mark.thorough
 def test_units_do_not_matter(cls, scale):
     X, y = make_data(60)
     unit = scale * np.array([1.0, 3.0])
@@ -232,6 +234,7 @@ def test_independent_noise_has_the_default_kernel():
 
 
 @blocked
+@pytest.mark.every_nth("cls", 2)
 def test_a_kernel_is_learned_or_given(cls):
     X, y = make_data()
     model, default = (

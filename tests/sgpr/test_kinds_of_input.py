@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from tests.sgpr.cases import INDEPENDENT, SOLVERS, every, make_data, small
+from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor
+from tests.sgpr.cases import (
+    INDEPENDENT,
+    SOLVERS,
+    every,
+    make_data,
+    quick_for,
+    small,
+)
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
 
@@ -22,7 +30,7 @@ def memory_mapped(values, folder):
     return np.load(folder / f"{values.ndim}.npy", mmap_mode="r")
 
 
-@every
+@quick_for(VBDTCRegressor, VBPICRegressor)
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("convert", [read_only, memory_mapped])
 @pytest.mark.in_turn("solver", "convert")
@@ -36,8 +44,9 @@ def test_read_only_and_memory_mapped_input(cls, solver, convert, tmp_path):
     model.partial_fit(X_in, y_in)
 
 
-@every
+@quick_for(VBFITCRegressor, VBPICRegressor)
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, bool])
+@pytest.mark.every_nth("dtype", 2)
 def test_other_numbers_are_taken_as_float64(cls, dtype):
     X, y = make_data()
     X, targets = (10.0 * X).astype(dtype), (10.0 * y).astype(dtype if dtype is not bool else int)
@@ -63,6 +72,7 @@ def test_lists_and_other_memory_layouts(cls):
 
 @every
 @pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.every_nth("cls", 2)
 def test_data_frames(cls, library):
     frames = pytest.importorskip(library)
     X, y = make_data()

@@ -66,6 +66,7 @@ def test_value(kind):
 
 
 @pytest.mark.parametrize(("kind", "expectation"), EXPECTATIONS)
+@pytest.mark.every_nth("kind", 2)
 def test_the_bound_is_that_of_the_repeated_rows(kind, expectation):
     weighted = known_problem(kind, REPETITIONS.astype(float))
     check_repetitions(weighted, known_problem(kind), expectation)
@@ -73,6 +74,8 @@ def test_the_bound_is_that_of_the_repeated_rows(kind, expectation):
 
 @pytest.mark.parametrize(("kind", "expectation"), EXPECTATIONS)
 @pytest.mark.parametrize("weight", [None, 0.3 * REPETITIONS], ids=["rows", "weighted"])
+@pytest.mark.every_nth("weight", 2)
+@pytest.mark.every_nth("kind", 3)
 def test_gradient(kind, expectation, weight):
     check_gradient(known_problem(kind, weight), expectation)
 
@@ -116,6 +119,7 @@ def test_exact_bound(kind):
 
 @kinds
 @pytest.mark.parametrize("weight", [None, 0.3 * REPETITIONS], ids=["rows", "weighted"])
+@pytest.mark.every_nth("weight", 2)
 def test_exact_gradient(kind, weight):
     check_exact_gradient(mixture_of(known_problem(kind, weight)))
 
@@ -160,6 +164,7 @@ def fixed(cls, solver, X, **options):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("cls", REGRESSORS)
+@pytest.mark.every_nth("cls", 2)
 def test_what_all_rows_share_is_a_learned_variance(cls, solver):
     X, y = make_data()
     told = fixed(cls, solver, X).fit(X, y, y_var=0.4)
@@ -178,6 +183,7 @@ def test_what_all_rows_share_is_a_learned_variance(cls, solver):
 @pytest.mark.parametrize(
     ("cls", "solver"), [(VBDTCRegressor, "exact"), *product(REGRESSORS, SPARSE_SOLVERS)]
 )
+@pytest.mark.every_nth("cls", 2)
 def test_a_row_of_which_next_to_nothing_is_known_is_left_out(cls, solver, rng):
     """Its place is still one of the noise's inducing inputs, where "exact" has some."""
     X, y = make_data()
@@ -194,6 +200,7 @@ def test_a_row_of_which_next_to_nothing_is_known_is_left_out(cls, solver, rng):
 @pytest.mark.parametrize("solver", SPARSE_SOLVERS)
 @pytest.mark.parametrize("cls", REGRESSORS)
 @pytest.mark.in_turn("solver")
+@pytest.mark.every_nth("cls", 2)
 def test_a_weight_is_a_repetition_and_zero_leaves_out(cls, solver, rng, unmerged):
     X, y = make_data()
     y_var = rng.choice([0.0, 0.5], 40)
@@ -207,6 +214,7 @@ def test_a_weight_is_a_repetition_and_zero_leaves_out(cls, solver, rng, unmerged
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("cls", REGRESSORS)
 @pytest.mark.in_turn("solver")
+@pytest.mark.every_nth("cls", 4)
 def test_training_cannot_tell_a_weight_from_a_repetition(cls, solver, rng):
     X, y = make_data(60)
     y_var = rng.uniform(0.0, 0.5, 60)
@@ -219,6 +227,7 @@ def test_training_cannot_tell_a_weight_from_a_repetition(cls, solver, rng):
 
 @pytest.mark.parametrize("cls", INDEPENDENT)
 @pytest.mark.parametrize("normalize_y", [True, False])
+@pytest.mark.every_nth("normalize_y", 2)
 def test_chunks_are_a_fit_to_all(cls, normalize_y):
     """Though the unit of y is another with each, and some chunks know nothing."""
     X, y = make_data(120)
@@ -260,6 +269,7 @@ def test_blocks_that_are_kept_keep_their_noise():
 
 
 @pytest.mark.parametrize("cls", [VBDTCRegressor, VBFITCRegressor])
+@pytest.mark.every_nth("cls", 2)
 def test_a_stream_of_few_rows_keeps_their_noise(cls):
     X, y = make_data()
     y_var = np.repeat([0.0, 0.5, 2.0, 0.0], 10)
@@ -306,6 +316,7 @@ def test_a_stream_learns_on_with_known_noise():
 
 
 @pytest.mark.parametrize("cls", REGRESSORS)
+@pytest.mark.every_nth("cls", 2)
 def test_rows_of_dask_have_no_known_noise(cls):
     da = pytest.importorskip("dask.array")
     X, y = make_data(30)

@@ -32,6 +32,7 @@ independent = pytest.mark.parametrize("cls", INDEPENDENT)
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.every_nth("kind", 2)
 def test_twin(kind):
     problem = small_problem(kind)
     remembered, data = state_of(problem).remembered, problem.data
@@ -97,6 +98,7 @@ def check_brute_force(model, X, y, weight=None, y_var=None):
 @pytest.mark.parametrize("psi", ["closed_form", "sampled"])
 @pytest.mark.in_turn("psi")
 @pytest.mark.every_nth("cls", 2)
+@pytest.mark.every_nth("solver", 2)
 def test_as_the_others_alone(cls, solver, psi):
     check_brute_force(small(cls, solver, psi=psi), *make_data())
 
@@ -114,6 +116,7 @@ def test_rows_are_remembered_by_draws_and_predicted_in_closed_form(limit, monkey
 @every
 @pytest.mark.parametrize("solver", ["exact", "collapsed"])
 @pytest.mark.every_nth("cls", 2)
+@pytest.mark.every_nth("solver", 2)
 def test_weights_and_known_noise(cls, solver, rng):
     X, y = make_data()
     weight, y_var = rng.uniform(0.2, 3.0, len(y)), rng.uniform(0.0, 2.0, len(y))
@@ -143,6 +146,7 @@ def test_as_a_fit_without_the_row(cls):
 @every
 @pytest.mark.parametrize("solver", ["exact", "collapsed"])
 @pytest.mark.every_nth("cls", 2)
+@pytest.mark.every_nth("solver", 2)
 def test_rows_in_the_order_given(cls, solver):
     """Equal rows share a prediction, and are left out together; those without weight have none."""
     X, y = make_data()
@@ -226,6 +230,7 @@ def test_rows_that_are_left_out_are_harder(rng):
 
 
 @every
+@pytest.mark.every_nth("cls", 2)
 def test_what_cannot_be_is_refused(cls):
     X, y = make_data()
     with pytest.raises(NotFittedError):
@@ -248,6 +253,7 @@ def test_what_cannot_be_is_refused(cls):
 
 
 @every
+@pytest.mark.every_nth("cls", 2)
 def test_rows_that_the_model_has_not_seen(cls):
     """Where it keeps rows."""
     X, y = make_data()
@@ -267,6 +273,7 @@ def test_rows_that_would_say_too_much(cls):
 
 
 @pytest.mark.parametrize("solver", ["collapsed", "stochastic"])
+@pytest.mark.every_nth("solver", 2)
 def test_blocks_that_keep_their_rows(solver):
     X, y = make_data()
     model = small(VBPICRegressor, solver).fit(X, y)

@@ -111,6 +111,7 @@ def test_segments_change_nothing(problem, monkeypatch):
 
 @pytest.mark.parametrize("n_jobs", [2, 3])
 @pytest.mark.parametrize("rule", [ClosedForm(), CommonDraws(np.ones((2, 2)))])
+@pytest.mark.every_nth("rule", 2)
 def test_workers_change_nothing(problem, monkeypatch, rule, n_jobs):
     """Bit for bit."""
     monkeypatch.setattr(_data, "_TILE_ROWS", 2)
@@ -121,11 +122,11 @@ def test_workers_change_nothing(problem, monkeypatch, rule, n_jobs):
 
 
 def test_information_of_random_draws_is_unbiased():
-    """The mean of 300 evaluations with fresh draws, within 5 standard errors."""
+    """The mean of 100 evaluations with fresh draws, within 5 standard errors."""
     problem, rng = small_problem("dtc"), np.random.RandomState(0)
     rule = FreshDraws(False)
     passes = [
-        problem.evaluation([rule(rows.X.shape, rng) for rows in problem.batch]) for _ in range(300)
+        problem.evaluation([rule(rows.X.shape, rng) for rows in problem.batch]) for _ in range(100)
     ]
     exact = problem.evaluation()
     for name in ("information", "shift"):

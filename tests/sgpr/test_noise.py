@@ -82,6 +82,7 @@ def test_nothing_is_left_at_the_inducing_inputs(U, correlated):
 @pytest.mark.parametrize(
     "kernel", [KERNEL, Constant(0.6) * RBF(1.1) * Matern(LENGTHS, nu=1.5)], ids=["SE", "product"]
 )
+@pytest.mark.every_nth("kernel", 2)
 def test_gradients_of_two_groups(X, U, rng, correlated, kernel):
     """Sum over groups, completed once; values of order one, so the stencil's error is 1e-9."""
     groups = [slice(0, 4), slice(4, 6)]

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
-from skvbgp import VBDTCRegressor, VBPICRegressor
+from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor, VBPITCRegressor
 from skvbgp.kernels import RBF, Constant
 from tests.sgpr.cases import (
     BLOCKED,
@@ -16,6 +16,7 @@ from tests.sgpr.cases import (
     WITH_NOISE_KERNEL,
     every,
     make_data,
+    quick_for,
     small,
 )
 
@@ -75,6 +76,7 @@ def assert_equal_models(model, expected, X, rtol=1e-8):
 )
 @pytest.mark.in_turn("cls", "n_chunks", "normalize_y")
 @pytest.mark.every_nth("given", 2)
+@pytest.mark.every_nth("cls", 2)
 def test_chunks_equal_one_fit(cls, n_chunks, normalize_y, given):
     X, y = make_data(N)
     values = {**GIVEN, "hyperparameter_variance": 0.05}
@@ -113,6 +115,7 @@ def test_one_chunk_is_fit(cls, normalize_y):
 
 
 @independent
+@pytest.mark.every_nth("cls", 2)
 def test_order_of_the_chunks_does_not_matter(cls):
     X, y = make_data(N)
     y = y * np.where(X[:, 0] > 0.0, 1.0, 30.0)  # chunks of very different scale
@@ -125,6 +128,7 @@ def test_order_of_the_chunks_does_not_matter(cls):
 @pytest.mark.parametrize("psi", ["closed_form", "sampled"])
 @pytest.mark.parametrize("solver", SPARSE_SOLVERS)
 @pytest.mark.in_turn("psi")
+@pytest.mark.every_nth("solver", 2)
 def test_chunks_equal_one_fit_however_expectations_are_taken(cls, psi, solver):
     X, y = make_data(N)
     expected = fixed(cls, psi=psi, solver=solver).fit(X, y)
@@ -174,6 +178,7 @@ def clusters(n_clusters=4, size=10):
 @pytest.mark.parametrize("noise_variance", [None, 0.1])
 @pytest.mark.parametrize("noise_kernel", [None, Constant(0.5) * RBF(1.0)], ids=["None", "RBF"])
 @pytest.mark.in_turn("normalize_y", "noise_variance")
+@pytest.mark.every_nth("noise_variance", 2)
 def test_clusters_as_chunks_equal_one_fit(cls, normalize_y, noise_variance, noise_kernel):
     X, y, rows = clusters()
     parameters = {
@@ -193,6 +198,7 @@ def test_clusters_as_chunks_equal_one_fit(cls, normalize_y, noise_variance, nois
 
 
 @blocked
+@pytest.mark.every_nth("cls", 2)
 def test_several_clusters_in_a_chunk(cls):
     X, y, rows = clusters()
     parameters = {"inducing_inputs": X[::4], "n_blocks": 2, **GIVEN}
@@ -217,6 +223,7 @@ def test_pic_uses_the_data_of_every_chunk():
 
 @every
 @learning
+@pytest.mark.every_nth("learn_hyperparameters", 2)
 def test_single_rows_from_the_first_call(cls, learn_hyperparameters):
     X, y = make_data(12)
     model = small(cls, learn_hyperparameters=learn_hyperparameters)
@@ -268,7 +275,7 @@ def test_a_growing_set_of_inducing_inputs_keeps_the_old_rows(cls):
     assert error_grown < 0.5 * error_first
 
 
-@every
+@quick_for(VBFITCRegressor, VBPITCRegressor)
 @learning
 @pytest.mark.every_nth("learn_hyperparameters", 2)
 def test_given_inducing_inputs_stay(cls, learn_hyperparameters):
@@ -292,7 +299,7 @@ def test_repeated_rows_do_not_add_inducing_inputs(cls):
 # -- learning from a stream --------------------------------------------------------------------
 
 
-@every
+@quick_for(VBFITCRegressor, VBPITCRegressor)
 @pytest.mark.parametrize("solver", SPARSE_SOLVERS)
 @pytest.mark.every_nth("solver", 2)
 def test_few_first_rows_do_not_set_the_hyperparameters(cls, solver):
@@ -305,7 +312,7 @@ def test_few_first_rows_do_not_set_the_hyperparameters(cls, solver):
     assert_array_equal(model.partial_fit(X[40:], y[40:]).inducing_inputs_[: len(places)], places)
 
 
-@every
+@quick_for(VBDTCRegressor, VBPICRegressor)
 @pytest.mark.parametrize("solver", SPARSE_SOLVERS)
 @pytest.mark.every_nth("solver", 2)
 def test_a_stream_improves(cls, solver):
@@ -395,7 +402,7 @@ def in_blocks_of_20(cls, monkeypatch, **parameters):
 
 
 @explained
-@pytest.mark.every_nth("cls", 2)
+@pytest.mark.every_nth("cls", 3)
 def test_a_noise_kernel_is_learned_again_from_twice_as_many_rows(cls, monkeypatch):
     """Near rows, and places of the inducing inputs, are not those of the first chunk."""
     X, y = make_data(80)
@@ -439,6 +446,7 @@ def test_blocks_are_made_again_once_a_tenth_of_the_rows_is_new(monkeypatch):
 
 @every
 @learning
+@pytest.mark.every_nth("learn_hyperparameters", 2)
 def test_a_buffer_may_be_used_again(cls, learn_hyperparameters):
     """What is kept of rows is the model's own."""
     X, y = make_data(N)
@@ -454,6 +462,7 @@ def test_a_buffer_may_be_used_again(cls, learn_hyperparameters):
 
 @independent
 @pytest.mark.every_nth("cls", 2)
+@pytest.mark.thorough
 def test_learned_noise_stays_when_larger_targets_come(cls):
     """Elsewhere, twenty times as large: the noise of the old rows was 0.1.
 
@@ -471,7 +480,7 @@ def test_learned_noise_stays_when_larger_targets_come(cls):
     assert np.mean(std_after) < 0.113
 
 
-@pytest.mark.parametrize("n_inducing", [30, 150])
+@pytest.mark.parametrize("n_inducing", [30, pytest.param(150, marks=pytest.mark.thorough)])
 def test_standard_deviations_do_not_lose_their_digits(n_inducing):
     """Near rows have nearly the same, however much larger the function is elsewhere.
 
@@ -488,6 +497,7 @@ def test_standard_deviations_do_not_lose_their_digits(n_inducing):
 
 @every
 @learning
+@pytest.mark.every_nth("learn_hyperparameters", 2)
 def test_streams_are_reproducible(cls, learn_hyperparameters):
     X, y = make_data(N)
     chunks = np.split(np.arange(N), 3)
@@ -518,6 +528,7 @@ def test_fit_forgets_the_stream(cls):
 
 @independent
 @pytest.mark.in_turn("cls")
+@pytest.mark.thorough
 def test_data_on_another_scale_than_the_first_chunk(cls):
     """The first rows are few and close together; the units must not be theirs for good."""
     X, y = make_data(300, seed=4)

@@ -5,15 +5,23 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 
-from skvbgp import VBDTCRegressor, VBPICRegressor
+from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor
 from skvbgp.kernels import RBF, Constant
-from tests.sgpr.cases import REGRESSORS, SOLVERS, every, make_data, small
+from tests.sgpr.cases import (
+    REGRESSORS,
+    SOLVERS,
+    every,
+    make_data,
+    quick_for,
+    small,
+)
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
 
 
 @every
 @pytest.mark.parametrize("include_noise", [True, False])
+@pytest.mark.every_nth("include_noise", 2)
 def test_covariance_agrees_with_std(cls, include_noise):
     X, y = make_data()
     model = small(cls).fit(X, y)
@@ -48,6 +56,7 @@ def test_std_and_covariance_at_once_is_an_error(cls):
 
 
 @pytest.mark.parametrize("cls", [c for c in REGRESSORS if c is not VBPICRegressor])
+@pytest.mark.every_nth("cls", 2)
 def test_noise_adds_its_variance_and_leaves_the_mean(cls):
     X, y = make_data()
     model = small(cls).fit(X, y)
@@ -70,7 +79,7 @@ def test_noise_of_the_own_block_moves_the_mean_of_an_observation():
     assert np.mean((observed - y) ** 2) < 0.9 * np.mean((latent - y) ** 2)
 
 
-@every
+@quick_for(VBFITCRegressor, VBPICRegressor)
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("psi", ["closed_form", "sampled"])
 @pytest.mark.in_turn("solver", "psi")
@@ -102,6 +111,7 @@ def test_prediction_in_tiles(cls):
 
 @every
 @pytest.mark.parametrize("include_noise", [True, False])
+@pytest.mark.every_nth("include_noise", 2)
 def test_samples_have_the_predictive_moments(cls, include_noise):
     X, y = make_data()
     model = small(cls).fit(X, y)
@@ -138,7 +148,7 @@ def test_draws_of_prediction_may_be_changed_after_fit():
     X, y = make_data()
     model = small(VBPICRegressor, n_samples=2).fit(X, y)
     two = model.predict(X)
-    many = model.set_params(n_samples=64).predict(X)
-    assert_array_equal(small(VBPICRegressor, n_samples=64).fit(X, y).predict(X), many)
+    many = model.set_params(n_samples=16).predict(X)
+    assert_array_equal(small(VBPICRegressor, n_samples=16).fit(X, y).predict(X), many)
     assert_array_equal(model.set_params(n_samples=2).predict(X), two)
     assert np.any(many != two)

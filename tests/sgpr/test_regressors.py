@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
-from skvbgp import VBDTCRegressor, VBFITCRegressor
+from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPITCRegressor
 from tests.sgpr.cases import (
     BLOCKED,
     HYPERPARAMETERS,
@@ -14,6 +14,7 @@ from tests.sgpr.cases import (
     assert_same_model,
     every,
     make_data,
+    quick_for,
     small,
 )
 
@@ -23,7 +24,7 @@ each_solver = pytest.mark.parametrize("solver", SOLVERS)
 
 
 @every
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.thorough), 1])
 def test_defaults_fit_a_hundred_rows(cls, seed):
     X, y = make_data(150, seed=seed)
     model = cls(random_state=0).fit(X[:100], y[:100])
@@ -58,7 +59,7 @@ def test_bound_of_the_collapsed_solver_rises_and_is_the_last_of_its_passes(cls):
     assert_allclose(model.lower_bound_, model.lower_bounds_[-1], rtol=1e-8)
 
 
-@every
+@quick_for(VBDTCRegressor, VBPITCRegressor)
 def test_stochastic_solver_approaches_the_collapsed_one(cls):
     X, y = make_data()
     model = small(cls, psi="closed_form", max_iter=15)
@@ -91,8 +92,8 @@ def test_refit_forgets_the_first_fit(cls):
     assert_same_model(small(cls).fit(X, y), refitted, X)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cls", [VBDTCRegressor, VBFITCRegressor])
-@pytest.mark.every_nth("cls", 2)
 def test_training_over_draws_ends_as_high_as_in_closed_form(cls):
     """Though it takes Lambda at its mean, and the variances after the rest."""
     X, y = make_data(120)
@@ -102,9 +103,10 @@ def test_training_over_draws_ends_as_high_as_in_closed_form(cls):
 
 
 @pytest.mark.parametrize("max_iter, longest", [(None, 2), (4, 4)])
+@pytest.mark.every_nth("max_iter", 2)
 def test_training_over_draws_has_its_own_default_of_iterations(max_iter, longest, monkeypatch):
     monkeypatch.setattr("skvbgp.sgpr._learner._LBFGS_MEAN_ITERATIONS", 2)
-    X, y = make_data(60)
+    X, y = make_data(30)
     options = {"solver": "collapsed", "tol": 0.0, "random_state": 0}
     model = VBDTCRegressor(10, psi="sampled", max_iter=max_iter, **options).fit(X, y)
     assert model.n_iter_ == longest

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skvbgp import VBFITCRegressor, VBPITCRegressor
 from skvbgp.sgpr._learner import SparseLearner
 from tests.sgpr.cases import (
     BLOCKED,
@@ -13,6 +14,7 @@ from tests.sgpr.cases import (
     attributes,
     every,
     make_data,
+    quick_for,
     small,
 )
 
@@ -37,7 +39,7 @@ def test_warm_start_goes_on_from_the_fit_before(cls):
     assert model.lower_bounds_ == [model.lower_bound_]
 
 
-@every
+@quick_for(VBFITCRegressor, VBPITCRegressor)
 def test_warm_start_improves(cls):
     X, y = make_data()
     model = small(cls, max_iter=2, warm_start=True).fit(X, y)
@@ -126,6 +128,7 @@ def test_warm_start_with_other_features_is_a_clear_error(cls):
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("seed", [int, np.random.RandomState])
 @pytest.mark.in_turn("solver")
+@pytest.mark.every_nth("seed", 2)
 def test_random_state(cls, solver, seed):
     X, y = make_data()
     first = small(cls, solver, random_state=5).fit(X, y)

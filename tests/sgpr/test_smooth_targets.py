@@ -31,6 +31,7 @@ def log_density_of_noise(y):
     ],
 )
 @pytest.mark.every_nth("n", 2)
+@pytest.mark.thorough
 def test_a_function_is_found(n, seed, options):
     X, y = smooth(n, seed)
     model = VBPICRegressor(random_state=0, **options).fit(X, y)
@@ -45,11 +46,12 @@ def test_a_function_is_found(n, seed, options):
     "n, seed, m, psi",
     [
         pytest.param(60, 1, 20, "auto", marks=pytest.mark.thorough),
-        (60, 2, 5, "auto"),
+        pytest.param(60, 2, 5, "auto", marks=pytest.mark.thorough),
         pytest.param(60, 0, 20, "closed_form", marks=pytest.mark.thorough),
         (30, 0, 5, "auto"),
     ],
 )
+@pytest.mark.thorough
 def test_where_predictions_do_not_use_blocks(n, seed, m, psi):
     X, y = smooth(n, seed)
     model = VBPITCRegressor(noise_kernel="auto", n_inducing=m, psi=psi, random_state=0).fit(X, y)
@@ -79,6 +81,7 @@ def test_blocks_do_not_hide_a_function_from_new_rows(options, noise):
     assert np.isfinite(model.lower_bound_)
 
 
+@pytest.mark.thorough
 def test_blocks_keep_f_where_new_rows_are_told_as_well(monkeypatch):
     """White noise is not trained and, if it is asked for all the same, does not lead."""
     rng = np.random.default_rng(3)

@@ -105,7 +105,7 @@ def test_what_tells_outputs_apart_is_not_stretched():
     assert_allclose(after.xi, factor**2 * p.xi)
 
 
-@pytest.mark.parametrize("spread", [1e-3, 1e3])
+@pytest.mark.parametrize("spread", [pytest.param(1e-3, marks=pytest.mark.thorough), 1e3])
 def test_units_do_not_matter_where_given_inducing_inputs_do_not_vary(spread):
     """The rows then say what the unit is, if hyperparameters are learned."""
     rng = np.random.default_rng(0)
@@ -260,6 +260,7 @@ def test_training_that_loses_its_start_returns_it(monkeypatch):
 
 
 @pytest.mark.parametrize("cls", [VBPITCRegressor, VBPICRegressor])
+@pytest.mark.every_nth("cls", 2)
 def test_mini_batches_of_blocks_that_fail_leave_what_white_noise_learns(monkeypatch, cls):
     """On 5,300 rows with thirty inputs and next to no noise PIC ended 1.6e5 below DTC."""
     X, y = linear_rows(n=90, d=4)
@@ -322,17 +323,24 @@ def test_few_blocks_stand_for_all_where_f_follows_the_noise(monkeypatch, rng):
 
 
 @pytest.mark.parametrize(
-    "noise, weight, follows", [(0.15, None, True), (0.25, None, False), (0.2, 0.5, True)]
+    "n, noise, weight, follows",
+    [
+        (300, 0.15, None, True),
+        *(
+            pytest.param(1_500, *case, marks=pytest.mark.thorough)
+            for case in [(0.15, None, True), (0.25, None, False), (0.2, 0.5, True)]
+        ),
+    ],
 )
-def test_f_follows_the_noise_where_few_passes_would_not_mend_its_start(noise, weight, follows):
+def test_f_follows_the_noise_where_few_passes_would_not_mend_its_start(n, noise, weight, follows):
     """Two nats a row below the noise's start: a fit to 100,000 rows ended with twice the RMSE.
 
     Where it is 1.2 nats below, it keeps its own. These are nats for each copy.
     """
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1.0, 1.0, (1_500, 4))
-    y = np.sin(3.0 * X[:, 0]) + X[:, 1] * X[:, 3] + noise * rng.standard_normal(1_500)
-    model, p, data = problem_of_blocks(y, X, n_blocks=15)
+    X = rng.uniform(-1.0, 1.0, (n, 4))
+    y = np.sin(3.0 * X[:, 0]) + X[:, 1] * X[:, 3] + noise * rng.standard_normal(n)
+    model, p, data = problem_of_blocks(y, X, n_blocks=n // 100)
     if weight is not None:
         data = replace(data, weight=np.full(len(y), weight))
     after = start_from_blocks(model, p, data, np.random.RandomState(0), follow=True)

@@ -73,10 +73,11 @@ SOLVERS = [collapsed, stochastic]
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.every_nth("kind", 3)
 def test_collapsed_rises(kind):
     """Every iteration; the last bound is that of the parameters it returns."""
     problem = small_problem(kind)
-    trained = collapsed(problem, max_iter=30)
+    trained = collapsed(problem, max_iter=12)
     assert_array_equal(trained.values, np.sort(trained.values))
     start, _ = best_bound(problem)
     value, _ = best_bound(problem.at(trained.parameters))
@@ -85,6 +86,7 @@ def test_collapsed_rises(kind):
 
 
 @pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.every_nth("sampled", 2)
 def test_collapsed_ends_at_an_optimum(sampled):
     """The gradient, of order 10 at the start, vanishes to what a relative rise of 1e-11 leaves.
 
@@ -105,6 +107,7 @@ def test_collapsed_ends_at_an_optimum(sampled):
 
 @pytest.mark.parametrize("solve", SOLVERS)
 @pytest.mark.parametrize("held", ["nu", "U", "noise_variance", "noise_theta"])
+@pytest.mark.every_nth("held", 2)
 def test_held_fields_keep_their_values(solve, held):
     problem = small_problem("pitc")
     before = problem.parameters
@@ -137,6 +140,7 @@ def test_number_of_passes(solve):
 
 
 @pytest.mark.parametrize("solve", SOLVERS)
+@pytest.mark.every_nth("solve", 3)
 def test_parameters_stay_within_the_limits(solve):
     """From a start at the upper limit of the noise kernel, where the bound pulls outwards."""
     problem = small_problem("pitc")
@@ -169,6 +173,7 @@ def test_stochastic_stops_when_the_bound_no_longer_rises():
     assert len(slower.values) >= len(trained.values)
 
 
+@pytest.mark.thorough
 def test_stochastic_rises():
     """Far above the start's collapsed bound, the best that any q(u) could do there."""
     problem = row_problem(60, 2, 10)

@@ -100,6 +100,7 @@ def test_the_bound_is_that_of_the_repeated_rows(kind, expectation):
 
 
 @pytest.mark.parametrize(("kind", "expectation"), EXPECTATIONS)
+@pytest.mark.every_nth("kind", 2)
 def test_gradient(kind, expectation):
     check_gradient(weighted_problem(kind), expectation)
 
@@ -161,6 +162,7 @@ def fixed(cls, solver, X, **options):
 @pytest.mark.parametrize("cls", REGRESSORS)
 @pytest.mark.parametrize("normalize_y", [True, False])
 @pytest.mark.in_turn("solver")
+@pytest.mark.every_nth("normalize_y", 2)
 def test_a_weight_is_a_repetition_and_zero_leaves_out(cls, solver, normalize_y, rng, unmerged):
     X, y = make_data(40)
     weight, repeated = draw_weights(rng, 40)
@@ -223,8 +225,8 @@ def test_a_stream_of_few_rows_keeps_their_weights():
     assert model.n_samples_seen_ == 40
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cls", REGRESSORS)
-@pytest.mark.every_nth("cls", 2)
 def test_scikit_learns_check(cls):
     """Of the default settings; `test_common` has others."""
     check_sample_weight_equivalence_on_dense_data(cls.__name__, cls())
@@ -255,6 +257,7 @@ def test_hyperparameters_are_learned_from_halves_as_from_wholes(cls):
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.in_turn("solver")
 @pytest.mark.every_nth("cls", 2)
+@pytest.mark.every_nth("solver", 2)
 def test_rows_of_almost_no_weight_do_not_matter(cls, solver):
     """Wrong rows, which would otherwise spoil the noise."""
     X, y = make_data(80)
