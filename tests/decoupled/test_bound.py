@@ -76,6 +76,7 @@ def test_gradient_of_several_functions(parametrization, kind):
 
 @each
 @kinds
+@pytest.mark.every_nth("kind", 2)
 def test_several_functions_are_models_of_one_that_share_their_bases(parametrization, kind):
     model, p, q, X, y = make_problem(parametrization, kind, Probit(), n_functions=3)
     whole = Evaluation(model, p, q)
@@ -201,6 +202,7 @@ def test_coupled_part_and_residual_basis(parametrization, kind):
 
 
 @kinds
+@pytest.mark.every_nth("kind", 2)
 def test_no_residual_basis_is_the_conventional_model(kind):
     """Eq. (14) with a_r = 0, and with no residual points at all."""
     for parametrization in ("orthogonal", "hybrid"):
@@ -275,6 +277,7 @@ def test_nothing_learned_is_the_prior(parametrization):
 
 
 @each
+@pytest.mark.every_nth("parametrization", 2)
 def test_batches_and_samples_are_unbiased(parametrization):
     """Over a partition of rows and points, values and gradients average to the exact ones."""
     model, p, q, X, y = make_problem(parametrization)
@@ -324,6 +327,7 @@ def test_tiles_change_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize("parametrization", ["orthogonal", "hybrid"])
+@pytest.mark.every_nth("parametrization", 2)
 def test_a_full_natural_step_is_the_optimum_of_a_gaussian_likelihood(parametrization):
     model, p, q, X, y = make_problem(parametrization)
     evaluation = Evaluation(model, p, q)

@@ -11,6 +11,8 @@ from skvbgp.kernels import RBF, Matern
 from tests.derivatives import numerical_gradient
 from tests.gp.test_categories import distance, make_data
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 SCALES = [1.0, 0.8, 3.0]
 
 
@@ -59,8 +61,9 @@ def test_gradient_of_what_columns_share(rng, kernel):
 
 
 @pytest.mark.parametrize("growth", ["rows", "stream", "per_input"])
+@pytest.mark.every_nth("growth", 2)
 def test_columns_of_a_category_stay_equal(rng, growth):
-    X, y = make_data(120, rng)
+    X, y = make_data(80, rng)
     scales = "per_input" if growth == "per_input" else True
     model = make_model(generalized_length_scales=scales, batch_size=40)
     if growth == "stream":

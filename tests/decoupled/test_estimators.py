@@ -22,6 +22,8 @@ from skvbgp.kernels import RBF, Matern, White
 from tests.decoupled.cases import small
 from tests.decoupled.problems import PARAMETRIZATIONS
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 each = pytest.mark.parametrize("parametrization", PARAMETRIZATIONS)
 both = pytest.mark.parametrize("cls", [DecoupledGPRegressor, DecoupledGPClassifier])
 
@@ -231,18 +233,20 @@ def test_counts_that_are_all_zero():
     assert np.all(model.predict(X) < 0.5)
 
 
-def test_scale_of_y_does_not_matter():
+@pytest.mark.parametrize("scale", [1e-120, 1e100])
+@pytest.mark.every_nth("scale", 2)
+def test_scale_of_y_does_not_matter(scale):
     X, y = make_data()
     reference = small(DecoupledGPRegressor).fit(X, y).predict(X, return_std=True)
-    for scale in (1e-120, 1e100):
-        mean, std = small(DecoupledGPRegressor).fit(X, scale * y).predict(X, return_std=True)
-        assert_allclose(mean / scale, reference[0], atol=1e-6 * y.std())
-        assert_allclose(std / scale, reference[1], rtol=1e-6)
+    mean, std = small(DecoupledGPRegressor).fit(X, scale * y).predict(X, return_std=True)
+    assert_allclose(mean / scale, reference[0], atol=1e-6 * y.std())
+    assert_allclose(std / scale, reference[1], rtol=1e-6)
     with pytest.raises(ValueError, match="rescale"):
         small(DecoupledGPRegressor).fit(X, 1e160 * y)
 
 
 @each
+@pytest.mark.every_nth("parametrization", 2)
 def test_joint_predictions_agree_with_marginal_ones(parametrization):
     X, y = make_data()
     model = small(DecoupledGPRegressor, parametrization=parametrization).fit(X, y)
@@ -316,6 +320,7 @@ def test_rows_beyond_the_replay_are_a_uniform_sample():
 
 
 @both
+@pytest.mark.every_nth("cls", 2)
 def test_a_call_that_fails_changes_nothing(cls):
     X, y = make_data()
     model = small(cls).fit(X, for_class(cls, y))
@@ -392,6 +397,7 @@ def test_streaming_classifier():
 
 
 @both
+@pytest.mark.every_nth("cls", 2)
 def test_pickle_goes_on_bit_for_bit(cls):
     X, y = make_data()
     y = for_class(cls, y)
@@ -408,7 +414,7 @@ def test_pickle_goes_on_bit_for_bit(cls):
 def test_warm_start_goes_on(cls):
     X, y = make_data()
     y = for_class(cls, y)
-    model = small(cls, warm_start=True, max_iter=10).fit(X, y)
+    model = small(cls, warm_start=True, max_iter=5).fit(X, y)
     before = model.lower_bounds_[0]
     assert model.fit(X, y).lower_bounds_[0] > before
     with pytest.raises(ValueError, match="features"):
@@ -416,6 +422,7 @@ def test_warm_start_goes_on(cls):
 
 
 @pytest.mark.parametrize("kernels", [(RBF([1.0, 1.0]), None), (None, RBF([1.0, 1.0]))])
+@pytest.mark.every_nth("kernels", 2)
 def test_another_kernel_changes_nothing_in_a_stream(kernels):
     """Also where a column varies that was constant: its unit is the kernel's that has learned."""
     X, y = make_data()
@@ -432,9 +439,11 @@ def test_another_kernel_changes_nothing_in_a_stream(kernels):
     ("before", "now"),
     [("gaussian", "poisson"), ("poisson", "gaussian"), ("student_t", "gaussian")],
 )
+@pytest.mark.every_nth("n_outputs", 2)
+@pytest.mark.every_nth("before", 2)
 def test_another_likelihood_does_not_go_on(before, now, n_outputs):
     """Units and checks of y would be its own, the model that of the fit before."""
-    X, y = make_data()
+    X, y = make_data(60)
     y = np.squeeze(np.tile(np.round(np.abs(y))[:, None], n_outputs))
     for n in (10, 40):  # a stream of ten rows would begin again
         model = small(DecoupledGPRegressor, likelihood=before, warm_start=True).fit(X[:n], y[:n])
@@ -476,6 +485,7 @@ HARD = {
 @each
 @pytest.mark.parametrize("name", HARD)
 @pytest.mark.in_turn("parametrization")
+@pytest.mark.every_nth("name", 3)
 def test_hard_data(name, parametrization):
     X, y = HARD[name]
     with warnings.catch_warnings():
@@ -511,6 +521,7 @@ def test_wrong_parameters(parameters, message):
 
 
 @both
+@pytest.mark.every_nth("cls", 2)
 def test_clones_are_reproducible(cls):
     X, y = make_data()
     y = for_class(cls, y)

@@ -21,6 +21,8 @@ from tests.functions import (
 )
 from tests.sgpr.cases import make_data
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 #: Parametrizations, with points of the function, and with multipliers of a point and of its inputs.
 OPTIONS = [
     {},
@@ -42,22 +44,23 @@ def fit(options, n=60, **others):
 
 
 @pytest.mark.parametrize("form", [GeneralizedSE, InputwiseSE])
+@pytest.mark.every_nth("form", 2)
 def test_features_of_points_average_to_their_covariances(form, rng):
     kernel = form(np.log(2.0), np.log([0.7, 2.0]))
     shape = (4,) if form is GeneralizedSE else (4, 2)
     points = Basis(rng.standard_normal((4, 2)), rng.uniform(-0.4, 0.4, shape))
     rows, average = Basis(rng.standard_normal((3, 2))), np.zeros((7, 4))
-    for _ in range(200):
+    for _ in range(100):
         features = BasisFeatures.draw(kernel, 2, rng)
         of_points = features(points)
-        average += np.vstack([features(rows), of_points]) @ of_points.T / 200
+        average += np.vstack([features(rows), of_points]) @ of_points.T / 100
     expected = np.vstack([kernel(rows, points), kernel(points, points)])
-    # 100,000 waves; each product has a deviation of a few times the variance at most
-    assert_allclose(average, expected, atol=2.0 * 5.0 * 3.0 / np.sqrt(200 * 512))
+    # 50,000 waves; each product has a deviation of a few times the variance at most
+    assert_allclose(average, expected, atol=2.0 * 5.0 * 3.0 / np.sqrt(100 * 512))
 
 
 @every
-@pytest.mark.every_nth("options", 2)
+@pytest.mark.every_nth("options", 4)
 def test_mean_gradient_is_that_of_predict(options):
     """Of the latent function, in the user's units, row by row."""
     model, X, _ = fit(options)
@@ -73,12 +76,14 @@ def test_mean_gradient_is_that_of_predict(options):
 
 
 @every
+@pytest.mark.every_nth("options", 2)
 def test_gradient_is_the_limit_of_differences(options):
     model, X, _ = fit(options)
     check_gradient_moments(model, X[7] + 0.05, atol=1e-5, rtol=2e-3)
 
 
 @every
+@pytest.mark.every_nth("options", 4)
 def test_draws_have_the_moments_of_predict(options):
     """Near the rows and far away."""
     model, X, _ = fit(options)
@@ -86,7 +91,7 @@ def test_draws_have_the_moments_of_predict(options):
 
 
 def test_draws_with_multipliers_that_differ_much():
-    model, X, _ = fit({"learning_rate": 0.3}, max_iter=30)
+    model, X, _ = fit({"learning_rate": 0.3}, max_iter=10)
     p = model._state.parameters
     p.beta_log_c[:] = np.linspace(-0.5, 0.7, len(p.beta_log_c))
     vars(model._state).pop("posterior", None)
@@ -94,6 +99,7 @@ def test_draws_with_multipliers_that_differ_much():
 
 
 @every
+@pytest.mark.every_nth("options", 2)
 def test_a_function_is_the_same_wherever_it_is_evaluated(options):
     model, X, y = fit(options)
     check_same_functions(model, X[:6] + 0.3, y[:6])
@@ -107,13 +113,14 @@ def test_gradient_of_functions(options):
 
 
 @every
-@pytest.mark.every_nth("options", 2)
+@pytest.mark.every_nth("options", 4)
 def test_importance_is_the_share_in_the_variation(options):
     model, X, _ = fit(options)
     check_importances(model, X)
     assert_array_equal(model.feature_importances_std_, np.zeros(2))
 
 
+@pytest.mark.thorough
 def test_importance_of_weighted_rows_and_without_rows():
     X, y = make_data(60)
     weight = np.where(np.arange(60) < 20, 3.0, 1.0)

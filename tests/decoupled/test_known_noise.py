@@ -178,6 +178,8 @@ def test_few_rows_are_an_exact_process_with_noise_of_their_own():
 
 
 @each
+@pytest.mark.every_nth("parametrization", 2)
+@pytest.mark.thorough
 def test_a_weight_is_a_repetition(parametrization):
     X, y = make_data(120)
     weight, y_var = np.repeat([1, 2, 3, 0], 30), np.tile([0.0, 0.5, 4.0], 40)

@@ -32,6 +32,7 @@ def problem(likelihood, rng):
 
 
 @each
+@pytest.mark.every_nth("likelihood", 3)
 def test_expectation(likelihood, rng):
     theta, y, m, s = problem(likelihood, rng)
     log_p = log_density(likelihood, theta)
@@ -95,6 +96,7 @@ def test_step_of_counts_ends_at_their_rate():
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS[:3], ids=lambda one: type(one).__name__)
+@pytest.mark.every_nth("likelihood", 3)
 def test_density_of_predictions(likelihood, rng):
     """Averaged over f; Student's t also where it is most of the prediction, and in its tails."""
     theta, y, m, s = problem(likelihood, rng)
@@ -112,6 +114,7 @@ def test_density_of_predictions(likelihood, rng):
 
 
 @pytest.mark.parametrize("p", [1e-3, 0.3, 0.5, 0.999])
+@pytest.mark.every_nth("p", 2)
 def test_quantiles_of_counts_are_the_first_that_reach_the_probability(p):
     given = Poisson(0.3).distribution(np.empty(0), np.array([-30.0, 0.5, 4.0]), np.full(3, 0.4))
     counts = np.arange(3000.0)
@@ -122,6 +125,7 @@ def test_quantiles_of_counts_are_the_first_that_reach_the_probability(p):
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS[:3], ids=lambda one: type(one).__name__)
+@pytest.mark.every_nth("likelihood", 3)
 def test_predictions_are_moments_of_draws(likelihood):
     rng = np.random.RandomState(0)
     theta = np.array(likelihood.start, dtype=float)
@@ -143,6 +147,7 @@ def test_extreme_rates_stay_finite():
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS[:2], ids=lambda one: type(one).__name__)
+@pytest.mark.every_nth("likelihood", 2)
 def test_information_about_the_noise(likelihood):
     """The variance of the slope in theta, at the truth."""
     theta = np.array([0.4])

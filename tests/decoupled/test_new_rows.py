@@ -17,9 +17,11 @@ from skvbgp.decoupled._likelihoods import StudentT
 from skvbgp.decoupled._training import Batch
 from tests.decoupled.cases import small
 from tests.decoupled.problems import M_BETA, D, make_problem
+from tests.fits import FitOnce
 from tests.oracles import decoupled as oracles
 
 KEPT = np.array([0, 2, 3])
+fit_once = FitOnce()
 OPTIONS = [{}, {"parametrization": "hybrid"}, {"likelihood": "student_t"}]
 each_kernel = pytest.mark.parametrize("kind", ["generalized", "inputwise", "plain"])
 
@@ -110,6 +112,7 @@ def test_students_noise_is_fitted_again_by_steps_that_raise_its_likelihood(rng):
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "student_t"])
+@pytest.mark.every_nth("likelihood", 2)
 def test_learned_noise_stays_when_the_unit_of_y_changes(likelihood):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.0, 1.0, (60, 1))
@@ -141,6 +144,7 @@ def make_rows(n, low, d, seed):
     [{}, {"parametrization": "hybrid"}, {"likelihood": "student_t", "max_iter": 60}],
 )
 @pytest.mark.in_turn("options", "factor")
+@pytest.mark.thorough
 def test_old_rows_keep_their_standard_deviation(options, d, factor):
     """With full bases: it was 2 and 18 times as large, as the noise was to explain the new rows."""
     X, f = make_rows(400, 0.0, d, 0)
@@ -163,8 +167,8 @@ def test_old_rows_keep_their_standard_deviation(options, d, factor):
 @pytest.fixture
 def stream():
     """A learner with full bases and its state, and an ascent, rows and a batch of another place."""
-    X, f = make_rows(400, 0.0, 1, 0)
-    model = DecoupledGPRegressor(300, 80, max_iter=20, random_state=0).partial_fit(X, f)
+    X, f = make_rows(200, 0.0, 1, 0)
+    model = fit_once(DecoupledGPRegressor(120, 80, max_iter=5, random_state=0), X, f)
     learner, state = model._learner(), model._state
     X, y = make_rows(12, 2.0, 1, 1)
     _, targets = model._prepare(X, y, reset=False, sample_weight=None, y_var=None)
@@ -217,9 +221,9 @@ def test_noise_of_a_new_place_is_learned_once_it_is_known():
 
 
 def test_classes_of_new_places():
-    X, f = make_rows(300, 0.0, 1, 0)
-    X_new, f_new = make_rows(150, 3.0, 1, 1)
-    model = DecoupledGPClassifier(200, 40, max_iter=40, random_state=0)
+    X, f = make_rows(100, 0.0, 1, 0)
+    X_new, f_new = make_rows(50, 3.0, 1, 1)
+    model = DecoupledGPClassifier(100, 40, max_iter=30, random_state=0)
     model.partial_fit(X, f > 0.0, classes=[False, True])
     before = model.score(X, f > 0.0)
     model.partial_fit(X_new, f_new > 0.0)
@@ -238,6 +242,7 @@ def test_points_stay_where_nothing_is_learned():
 
 
 @pytest.mark.parametrize(("n", "share"), [(1, 0.125), (4, 0.5), (40, 1.0)])
+@pytest.mark.every_nth("n", 2)
 def test_rows_that_pay_for_less_than_a_step_take_a_shorter_one(n, share, rng, monkeypatch):
     """A row visits others so many times, whatever the size of a batch."""
     monkeypatch.setattr("skvbgp.decoupled._learner._VISITS", 5)

@@ -36,6 +36,7 @@ SOME_POINTS = np.array([4, 1, 3])
 @pytest.mark.parametrize("n_functions", [1, 2])
 @pytest.mark.parametrize("kind", ["generalized", "inputwise", "plain"])
 @pytest.mark.in_turn("n_functions", "kind")
+@pytest.mark.every_nth("n_functions", 3)
 def test_gradient(parametrization, n_functions, kind):
     likelihood = Gaussian() if n_functions == 1 else Probit()
     problem = (parametrization, kind, likelihood)
@@ -144,6 +145,7 @@ def test_without_a_mean_basis_a_stream_is_the_conjugate_posterior_of_all_rows():
 
 
 @each
+@pytest.mark.every_nth("parametrization", 3)
 def test_new_points_change_nothing(parametrization):
     X, y = make_data(80)
     model = small(DecoupledGPRegressor, parametrization=parametrization, replay=0)
@@ -163,6 +165,7 @@ def test_new_points_change_nothing(parametrization):
 
 @each
 @pytest.mark.in_turn("parametrization")
+@pytest.mark.thorough
 def test_a_stream_without_rows_learns(parametrization):
     X, y = make_data(400)
     max_iter = 60 if parametrization == "decoupled" else 10
@@ -194,7 +197,7 @@ def test_the_past_holds_the_noise():
     """One row, however far away, moves it by no more than its share of all rows."""
     X, y = make_data(101)
     y[100] += 3.0
-    model = small(DecoupledGPRegressor, replay=0, batch_size=200, max_iter=40).fit(X[:100], y[:100])
+    model = small(DecoupledGPRegressor, replay=0, batch_size=200, max_iter=20).fit(X[:100], y[:100])
     before = model.noise_variance_
     model.partial_fit(X[100:], y[100:])
     assert 1.0 < model.noise_variance_ / before < 4.0
@@ -203,6 +206,7 @@ def test_the_past_holds_the_noise():
 @pytest.mark.parametrize(
     "n_classes", [pytest.param(2, marks=pytest.mark.slow), 3], ids=["two", "three"]
 )
+@pytest.mark.thorough
 def test_classes(n_classes):
     X, y = make_data(300)
     labels = np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes))

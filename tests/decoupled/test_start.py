@@ -23,6 +23,7 @@ def model_of(kernel, prior_variance=np.inf, likelihood=None):
 
 @pytest.mark.parametrize("kind", ["generalized", "inputwise", "plain"])
 @pytest.mark.parametrize("likelihood", [Gaussian(), Probit()], ids=["one", "several"])
+@pytest.mark.every_nth("likelihood", 2)
 def test_evidence_and_its_gradient(kind, likelihood):
     """Several functions of noise of unit variance have kernels relative to the noise."""
     rng, k = np.random.default_rng(0), 3 if likelihood.unit_noise else 1
@@ -51,7 +52,7 @@ def test_prior_and_its_gradient():
 
 
 def test_search_finds_length_scales_that_are_far_away():
-    X, y = chirp(300)
+    X, y = chirp(150)
     scaled = Coordinates.of(X).scaled(X)
     start = GeneralizedSE(0.0, np.zeros(1))
     theta, _ = find_hyperparameters(model_of(start, 0.5), scaled, y / np.std(y))
@@ -59,6 +60,7 @@ def test_search_finds_length_scales_that_are_far_away():
 
 
 @pytest.mark.parametrize("parametrization", ["hybrid", "orthogonal"])
+@pytest.mark.every_nth("parametrization", 2)
 def test_few_rows_are_an_exact_process_at_the_maximum_of_its_evidence(parametrization):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.0, 1.0, (70, 2))
@@ -91,6 +93,8 @@ def make_few_rows(n):
     [{"n_cov_basis": 40}, {"batch_size": 40}, {"likelihood": "student_t"}, {"replay": 0}],
     ids=str,
 )
+@pytest.mark.usefixtures("quick_searches")
+@pytest.mark.every_nth("options", 4)
 def test_other_models_take_all_passes(options):
     model = DecoupledGPRegressor(max_iter=9, random_state=0, **options).fit(*make_few_rows(50))
     assert model.n_iter_ == 9
@@ -110,6 +114,7 @@ def make_rows_without_noise(n):
     return X, np.sin(X[:, 0]) + X[:, 1] ** 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("parametrization", ["orthogonal", "hybrid"])
 def test_a_function_without_noise_is_learned_as_one_in_fit_and_in_a_stream(parametrization):
     """Adam's steps of the noise ended at .02 of y's spread, and gradients at an old q(u) beyond."""
@@ -124,18 +129,19 @@ def test_a_function_without_noise_is_learned_as_one_in_fit_and_in_a_stream(param
 
 
 def test_a_stream_whose_rows_are_all_in_the_bases_is_a_fit():
-    X, y = make_few_rows(120)
+    X, y = make_few_rows(70)
     stream = DecoupledGPRegressor(random_state=0)
-    for rows in (slice(40), slice(40, 41), slice(41, 120)):
+    for rows in (slice(40), slice(40, 41), slice(41, 70)):
         stream.partial_fit(X[rows], y[rows])
     fitted = DecoupledGPRegressor(random_state=0).fit(X, y)
-    assert stream.n_samples_seen_ == 120
+    assert stream.n_samples_seen_ == 70
     assert_allclose(stream.predict(X, return_std=True), fitted.predict(X, return_std=True))
 
 
 @pytest.mark.parametrize("n_new", [1, 50])
 @pytest.mark.parametrize("n", [50, 250])
 @pytest.mark.every_nth("n", 2)
+@pytest.mark.every_nth("n_new", 2)
 def test_noise_of_an_update_is_what_is_left_of_rows_in_familiar_places(n, n_new):
     """After an exact fit whose rows can no longer all be kept, and one whose bases are full."""
     X, y = make_few_rows(n)
@@ -184,7 +190,7 @@ def test_function_with_much_detail(kernel):
     assert np.mean(np.abs(mean - y[400:]) < 1.96 * std) > 0.9
 
 
-@pytest.mark.parametrize("n", [70, 300])
+@pytest.mark.parametrize("n", [70, pytest.param(300, marks=pytest.mark.thorough)])
 def test_search_finds_the_one_input_that_matters(rng, n):
     """Where length scales that are all alike say that nearly everything is noise."""
     X = rng.uniform(-1.7, 1.7, (n, 6))

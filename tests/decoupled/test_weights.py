@@ -73,6 +73,7 @@ def test_a_weight_multiplies_a_rows_term(parametrization):
 
 @each
 @likelihoods
+@pytest.mark.every_nth("parametrization", 2)
 def test_the_bound_is_that_of_the_repeated_rows(parametrization, likelihood):
     model, p, q, X, y = make_problem(parametrization, likelihood=likelihood, n_functions=2)
     evaluation = Evaluation(model, p, q)
@@ -90,6 +91,7 @@ def test_the_bound_is_that_of_the_repeated_rows(parametrization, likelihood):
 @each
 @likelihoods
 @pytest.mark.in_turn("parametrization")
+@pytest.mark.every_nth("likelihood", 2)
 def test_gradient(parametrization, likelihood):
     model, p, q, X, y = make_problem(parametrization, likelihood=likelihood)
 
@@ -143,6 +145,7 @@ def test_evidence_is_that_of_the_repeated_rows():
 
 
 @pytest.mark.parametrize("n_functions", [1, 3])
+@pytest.mark.every_nth("n_functions", 2)
 def test_search_finds_the_hyperparameters_of_the_repeated_rows(n_functions):
     model, _, _, X, y = make_problem(n_functions=n_functions)
     model = replace(model, prior_variance=0.5)
@@ -191,6 +194,7 @@ def test_a_weight_is_a_repetition(cls, parametrization):
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "student_t", "poisson"])
 @pytest.mark.every_nth("likelihood", 2)
+@pytest.mark.thorough
 def test_rows_that_are_not_merged_are_repetitions_for_the_coefficients(likelihood, unmerged):
     """One natural-gradient step on all rows, with every place in the basis."""
     X, y = make_data(DecoupledGPRegressor, 20)
@@ -227,6 +231,7 @@ def test_the_label_of_a_row_of_weight_zero_is_a_class():
 @pytest.mark.parametrize("replay", [50_000, 40, 0])
 @pytest.mark.in_turn("replay")
 @pytest.mark.every_nth("cls", 2)
+@pytest.mark.thorough
 def test_a_weight_is_a_repetition_in_a_stream(cls, replay):
     """Of few rows at first, which are taken again with the next ones."""
     X, y = make_data(cls, 150)
@@ -287,6 +292,7 @@ def test_rows_of_almost_no_weight_do_not_matter(cls):
 
 
 @both
+@pytest.mark.every_nth("cls", 2)
 def test_scikit_learns_check(cls):
     check_sample_weight_equivalence_on_dense_data(cls.__name__, cls(max_iter=5))
 
@@ -305,6 +311,7 @@ def test_weights_of_classes_multiply_those_of_rows():
 
 
 @pytest.mark.parametrize("sizes", [[100], [20, 80], [50, 10, 40]], ids=str)
+@pytest.mark.every_nth("sizes", 2)
 def test_balanced_classes_of_a_stream_are_those_of_all_rows(sizes):
     X, y = make_data(DecoupledGPClassifier, 100)
     y[:90][y[:90] == "low"] = "high"
@@ -320,6 +327,7 @@ def test_balanced_classes_of_a_stream_are_those_of_all_rows(sizes):
 
 
 @pytest.mark.parametrize("change", [False, True])
+@pytest.mark.every_nth("change", 2)
 def test_a_stream_with_weights_of_classes_that_begins_again_is_the_fit_to_all_rows(change):
     """Of weights w, 1 / w times w is not always 1."""
     X, y = make_data(DecoupledGPClassifier)

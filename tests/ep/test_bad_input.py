@@ -29,6 +29,7 @@ def quiet_fit(X, y, **parameters):
 @pytest.mark.parametrize("data", [X, MISSING], ids=["complete", "missing"])
 @pytest.mark.parametrize("scale", [1e-150, 1e-20, 1e20, 1e150])
 @pytest.mark.every_nth("scale", 2)
+@pytest.mark.every_nth("data", 2)
 def test_scale_of_x_does_not_matter(data, scale):
     a, b = quiet_fit(data, Y), quiet_fit(data * scale, Y)
     assert_allclose(b.predict_proba(data * scale), a.predict_proba(data), atol=1e-3)
@@ -76,6 +77,7 @@ def test_offset_of_x_does_not_matter():
     ],
 )
 @pytest.mark.every_nth("approximation", 2)
+@pytest.mark.every_nth("X", 3)
 def test_degenerate_data(X, y, approximation):
     quiet_fit(X, y, approximation=approximation)
 
@@ -118,6 +120,7 @@ def test_bad_parameters(parameters, message):
 
 
 @pytest.mark.parametrize("kernel", [Matern(), Linear() + 1.0], ids=repr)
+@pytest.mark.every_nth("kernel", 2)
 def test_kernels_without_expectations(kernel):
     model = quiet_fit(X, Y, kernel=kernel)
     for use in (lambda: model.predict(MISSING), lambda: quiet_fit(MISSING, Y, kernel=kernel)):
@@ -135,6 +138,7 @@ def test_kernels_without_expectations(kernel):
         (np.full_like(X, np.inf), "X_var contains infinity"),
     ],
 )
+@pytest.mark.every_nth("X_var", 2)
 def test_bad_variances(X_var, message):
     model = quiet_fit(X, Y)
     with pytest.raises(ValueError, match=message):
@@ -154,6 +158,7 @@ def test_variances_are_of_the_columns_of_x_in_their_order():
 
 
 @pytest.mark.parametrize("ignored", [np.nan, np.inf, -1.0])
+@pytest.mark.every_nth("ignored", 2)
 def test_variances_of_missing_entries_are_ignored(ignored):
     variance = np.full_like(X, 0.1)
     models = [

@@ -57,6 +57,8 @@ def small_problem(approximation="dtc", *, missing=True, n=12, per="column"):
     ids=["complete", "by column", "by entry", "missing"],
 )
 @pytest.mark.parametrize("learn_inducing", [False, True])
+@pytest.mark.every_nth("learn_inducing", 2)
+@pytest.mark.every_nth("missing", 4)
 def test_gradient(approximation, missing, per, learn_inducing):
     """With EP run to its fixed point at every point: the envelope argument."""
     problem, p = small_problem(approximation, missing=missing, per=per)
@@ -119,6 +121,8 @@ def test_gradient_of_the_whole_evidence_at_fixed_sites():
 
 @each
 @pytest.mark.parametrize("per", ["column", "entry"])
+@pytest.mark.every_nth("approximation", 2)
+@pytest.mark.every_nth("per", 2)
 def test_value_is_the_dense_evidence_with_prior_and_kl(approximation, per):
     problem, p = small_problem(approximation, per=per)
     inputs = p.refinement.refine(problem.conditional, problem.missing)

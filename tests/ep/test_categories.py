@@ -42,6 +42,7 @@ def test_evidence_is_that_of_the_overlap_kernel(rng):
 
 
 @pytest.mark.parametrize("kernel", [None, 1.5 * RBF(SCALES)])
+@pytest.mark.every_nth("kernel", 2)
 def test_gradient_of_what_columns_share(rng, kernel):
     X, y = make_classes(16, rng)
     X[::5, 0] = np.nan

@@ -83,6 +83,7 @@ def test_far_from_the_rows_a_label_is_as_uncertain_as_before(approximation):
 
 
 @each
+@pytest.mark.every_nth("approximation", 2)
 def test_schedules_and_damping_do_not_change_the_result(approximation):
     X, y = make_labels(40)
     model = fixed(X, approximation=approximation).fit(X, y)
@@ -106,6 +107,7 @@ def test_defaults_beat_the_laplace_approximation_with_one_length_scale():
 
 
 @each
+@pytest.mark.every_nth("approximation", 2)
 def test_learning_raises_the_evidence(approximation):
     X, y = make_labels(80)
     start = small(approximation=approximation, learn_hyperparameters=False).fit(X, y)
@@ -136,6 +138,7 @@ def test_kernels_of_scikit_learn_and_other_kernels():
 
 
 @pytest.mark.parametrize("approximation", APPROXIMATIONS)
+@pytest.mark.every_nth("approximation", 2)
 def test_a_kernel_that_has_nothing_free_is_taken(approximation):
     X, y = make_labels(60)
     kernel = RBF(1.0, length_scale_bounds="fixed", isotropic=True)
@@ -144,15 +147,18 @@ def test_a_kernel_that_has_nothing_free_is_taken(approximation):
         assert model.fit(X, y).score(X, y) >= 0.7
 
 
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(s, marks=pytest.mark.thorough) for s in (1, 2, 3))]
+)
 @pytest.mark.parametrize("approximation", APPROXIMATIONS)
-def test_sites_that_move_one_by_one_and_slowly_are_finite(approximation):
+@pytest.mark.every_nth("approximation", 2)
+def test_sites_that_move_one_by_one_and_slowly_are_finite(approximation, seed):
     """Those that other hyperparameters have left are no sites of f."""
-    for seed in range(4):
-        rng = np.random.RandomState(seed)
-        X = rng.randn(20, 2)
-        y = (X[:, 0] + 0.4 * rng.randn(20) > 0.0).astype(int)
-        model = small(approximation=approximation, schedule="sequential", damping=0.5).fit(X, y)
-        assert np.isfinite(model.predict_proba(X)).all()
+    rng = np.random.RandomState(seed)
+    X = rng.randn(20, 2)
+    y = (X[:, 0] + 0.4 * rng.randn(20) > 0.0).astype(int)
+    model = small(approximation=approximation, schedule="sequential", damping=0.5).fit(X, y)
+    assert np.isfinite(model.predict_proba(X)).all()
 
 
 def test_restarts_find_at_least_the_first_optimum():
@@ -164,6 +170,8 @@ def test_restarts_find_at_least_the_first_optimum():
 
 @pytest.mark.parametrize("learn", [True, False, None])
 @pytest.mark.parametrize("approximation", APPROXIMATIONS)
+@pytest.mark.every_nth("approximation", 2)
+@pytest.mark.every_nth("learn", 2)
 def test_whether_inducing_inputs_are_learned(approximation, learn):
     """In the rounds after the first."""
     X, y = make_labels(60)
@@ -178,7 +186,7 @@ def test_whether_inducing_inputs_are_learned(approximation, learn):
     assert np.any(model.inducing_inputs_ != start) == expected
 
 
-@pytest.mark.parametrize("n_given", [20, 25])
+@pytest.mark.parametrize("n_given", [20, pytest.param(25, marks=pytest.mark.thorough)])
 def test_given_inducing_inputs_are_learned_even_if_they_are_as_many_as_rows(n_given):
     X, y = make_labels(20)
     start = make_labels(n_given, seed=1)[0]
@@ -274,6 +282,7 @@ def test_pickle_and_determinism():
 
 
 @each
+@pytest.mark.every_nth("approximation", 2)
 def test_input_variances_to_zero(approximation):
     X, y = make_labels(40)
     certain = small(approximation=approximation).fit(X, y)
@@ -284,7 +293,7 @@ def test_input_variances_to_zero(approximation):
         assert_same_model(rigid, fixed(X, approximation=approximation).fit(X, y), X, atol=1e-7)
 
 
-@pytest.mark.parametrize("kind", [csr_array, coo_array])
+@pytest.mark.parametrize("kind", [csr_array, pytest.param(coo_array, marks=pytest.mark.thorough)])
 def test_sparse_variances_are_those_of_the_dense_ones(kind, monkeypatch):
     """Beside sparse rows, of which blocks are predicted at a time, and dense ones."""
     X, y = make_labels(40)
@@ -334,6 +343,7 @@ def test_metadata_routing():
 
 
 @pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.every_nth("learn", 2)
 def test_a_column_that_is_always_missing_changes_nothing(learn):
     X, y = make_labels(40, missing=0.2)
     with_column = np.insert(X, 1, np.nan, axis=1)
@@ -358,6 +368,7 @@ def test_missing_entries_may_occur_only_in_prediction():
 
 
 @pytest.mark.parametrize("refine", ["column", "entry", None])
+@pytest.mark.every_nth("refine", 2)
 def test_what_training_learns_of_missing_entries(refine):
     """And what becomes of it with more rows, and in the next fit."""
     X, y = make_labels(60, missing=0.3)
@@ -382,6 +393,7 @@ def test_what_training_learns_of_missing_entries(refine):
         small(refine="row").fit(X, y)
 
 
+@pytest.mark.thorough
 def test_entries_of_their_own_fit_the_training_rows_better():
     X, y = make_labels(40, missing=0.3)
     models = [small(n_inducing=5, refine=r, max_iter=30).fit(X, y) for r in (None, "entry")]
@@ -389,6 +401,7 @@ def test_entries_of_their_own_fit_the_training_rows_better():
     assert evidence[0] < evidence[1] - 1.0
 
 
+@pytest.mark.thorough
 def test_missing_inputs_against_mean_imputation():
     """Correlated columns: the others tell what is missing."""
     rng = np.random.default_rng(0)
@@ -408,6 +421,7 @@ def test_missing_inputs_against_mean_imputation():
 
 
 @each
+@pytest.mark.every_nth("approximation", 2)
 def test_chunks_in_any_order_equal_one_fit(approximation):
     X, y = make_labels(50)
     whole = fixed(X, approximation=approximation).fit(X, y)
@@ -456,15 +470,16 @@ def test_inducing_inputs_are_learned_by_dtc_alone():
 
 
 def test_rows_one_by_one():
-    X, y = make_labels(8, missing=0.2)
-    model = small()
-    for i in range(8):
+    X, y = make_labels(6, missing=0.2)
+    model = small(max_iter=3)
+    for i in range(6):
         model.partial_fit(X[i : i + 1], y[i : i + 1], classes=[0, 1])
-    assert model.site_precision_.shape == (8,)
+    assert model.site_precision_.shape == (6,)
     assert np.isfinite(model.predict_proba(X)).all()
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
+@pytest.mark.every_nth("missing", 2)
 def test_rows_at_one_place_decide_nothing(missing):
     """They have no spread to take units from: the next rows start the training anew."""
     X, y = make_labels(40, missing=missing)
@@ -473,6 +488,7 @@ def test_rows_at_one_place_decide_nothing(missing):
 
 
 @pytest.mark.parametrize("first", ["few", "one class", "constant column", "empty column"])
+@pytest.mark.every_nth("first", 4)
 def test_rows_that_say_little_do_not_set_the_hyperparameters(first):
     X, y = make_labels(80)
     order = np.argsort(y, kind="stable") if first == "one class" else np.arange(80)
@@ -510,6 +526,7 @@ def test_a_failed_partial_fit_leaves_the_model_as_it_was():
 
 
 @pytest.mark.parametrize("n_restarts", [0, 2])
+@pytest.mark.every_nth("n_restarts", 2)
 def test_callbacks_see_every_iteration_and_may_stop(n_restarts):
     X, y = make_labels(60)
     stopper = Recorder(stop_after=3)

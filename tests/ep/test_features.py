@@ -60,6 +60,7 @@ def test_certain_rows_have_no_noise_under_dtc():
 
 @each
 @pytest.mark.parametrize("uncertain", [False, True], ids=["certain", "uncertain"])
+@pytest.mark.every_nth("approximation", 2)
 def test_gradients(approximation, uncertain, rng):
     n, m = 6, 3
     inputs = small_inputs(n, uncertain=uncertain)

@@ -11,6 +11,7 @@ from skvbgp import EPDTCClassifier
 
 
 @pytest.mark.parametrize("inducing", [slice(None, None, 2), slice(5)], ids=["many", "few"])
+@pytest.mark.every_nth("inducing", 2)
 def test_left_out_scores_are_those_of_fits_without_the_row(inducing, monkeypatch):
     """At fixed hyperparameters, where EP's cavities are nearly exact; few leave a residual."""
     seen = []

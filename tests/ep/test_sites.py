@@ -67,6 +67,7 @@ def test_dtc_at_the_rows_is_dense_ep(sixty, schedule):
 @pytest.mark.parametrize("uncertain", [False, True], ids=["certain", "uncertain"])
 @pytest.mark.parametrize("approximation", APPROXIMATIONS)
 @pytest.mark.parametrize("schedule", [PARALLEL, SEQUENTIAL], ids=lambda s: s.name)
+@pytest.mark.every_nth("uncertain", 2)
 def test_sparse_evidence_is_that_of_its_dense_twin(approximation, uncertain, schedule):
     prior = small_prior(approximation, uncertain=uncertain)
     inputs, Z = small_inputs(uncertain=uncertain), prior.inducing.Z

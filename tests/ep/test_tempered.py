@@ -59,6 +59,7 @@ def test_nothing_is_left_to_learn_of_a_function_that_is_known(name):
 
 @kinds
 @pytest.mark.parametrize("s", [5e-3, 0.02, 1.0])
+@pytest.mark.every_nth("s", 2)
 def test_slopes(name, s):
     s = np.full(5, s)
 

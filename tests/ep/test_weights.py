@@ -69,6 +69,7 @@ def test_equal_rows_have_equal_sites(approximation, schedule):
 
 
 @each
+@pytest.mark.every_nth("approximation", 3)
 def test_evidence_is_that_of_dense_ep_on_the_repeated_rows(approximation):
     problem, p = small_problem(approximation, n=8)
     solution = solve(
@@ -114,6 +115,8 @@ def test_the_weight_of_one_is_no_jump():
 
 @each
 @pytest.mark.parametrize("per", ["column", "entry", None])
+@pytest.mark.every_nth("approximation", 2)
+@pytest.mark.every_nth("per", 2)
 def test_gradient(approximation, per):
     problem, p = small_problem(approximation, per=per)
     problem = replace(problem, weight=FRACTIONS)
@@ -160,6 +163,7 @@ def test_columns_are_those_of_the_repeated_rows():
 )
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.in_turn("missing")
+@pytest.mark.every_nth("options", 3)
 def test_a_weight_is_a_repetition(options, missing):
     X, y = make_labels(60, missing=missing)
     weight = np.tile([1, 2, 0, 3], 15)
@@ -174,6 +178,7 @@ def test_a_weight_is_a_repetition(options, missing):
 
 @each
 @pytest.mark.parametrize("missing", [0.0, 0.2])
+@pytest.mark.every_nth("missing", 2)
 def test_rows_that_are_not_merged_are_repetitions_all_the_same(approximation, missing, unmerged):
     X, y = make_labels(40, missing=missing)
     weight = np.tile([1, 3], 20)
@@ -248,17 +253,20 @@ def test_rows_of_almost_no_weight_do_not_matter():
 
 
 @pytest.mark.filterwarnings("ignore:EP has not converged")
-def test_weights_of_all_sizes_leave_finite_probabilities():
+@pytest.mark.parametrize(
+    ("n", "options"), [(15, {"max_iter": 3}), pytest.param(40, {}, marks=pytest.mark.thorough)]
+)
+def test_weights_of_all_sizes_leave_finite_probabilities(n, options):
     rng = np.random.RandomState(0)
     X = rng.randn(90, 3)
-    y = (X[:, 0] + 0.5 * rng.randn(90) > 0).astype(int)[:40]
-    weight = 10.0 ** np.linspace(-6.0, 6.0, 40)
-    model = EPDTCClassifier(random_state=0).fit(X[:40], y, sample_weight=weight)
+    y = (X[:, 0] + 0.5 * rng.randn(90) > 0).astype(int)[:n]
+    weight = 10.0 ** np.linspace(-6.0, 6.0, n)
+    model = EPDTCClassifier(**options, random_state=0).fit(X[:n], y, sample_weight=weight)
     assert np.isfinite(model.predict_proba(X)).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_inducing", [100, 4])
-@pytest.mark.every_nth("n_inducing", 2)
 def test_scikit_learns_check(n_inducing):
     model = EPDTCClassifier(n_inducing)
     check_sample_weight_equivalence_on_dense_data(type(model).__name__, model)

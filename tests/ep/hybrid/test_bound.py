@@ -42,6 +42,8 @@ def test_continuous_columns_have_the_bayesian_gplvm_bound():
 @pytest.mark.parametrize(
     ("prior_weight", "likelihood"), [(1.0, "logistic"), (0.3, "logistic"), (1.0, "probit")]
 )
+@pytest.mark.every_nth("free", 2)
+@pytest.mark.every_nth("prior_weight", 3)
 def test_joint_bound_is_the_dense_one(prior_weight, likelihood, free):
     """The corrected (S.35), missing entries and binary columns included."""
     _, data, p, _ = small_problem(prior_weight=prior_weight, likelihood=likelihood, free=free)
@@ -97,6 +99,7 @@ def test_certain_latents_have_the_evidence_of_ep(rng):
 @pytest.mark.parametrize("free", [False, True], ids=["map", "free"])
 @pytest.mark.parametrize("labels", [False, True])
 @pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing"])
+@pytest.mark.every_nth("missing", 3)
 def test_gradient(labels, missing, free):
     _, data, p, _ = small_problem(labels=labels, missing=missing, free=free)
     sites = solve(data, p, ColumnSites.vague(data.t), 1e-6).sites

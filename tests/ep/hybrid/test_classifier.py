@@ -96,6 +96,7 @@ def test_binary_columns(rng):
         quick(binary_columns=[0]).fit(X)
 
 
+@pytest.mark.thorough
 def test_likelihood_of_labels_and_binary_columns(iris):
     """A fitted model keeps its own."""
     _, holes, y = iris
@@ -258,7 +259,7 @@ def test_a_column_that_was_constant_varies_in_later_rows(rng, binary):
 
 
 def test_bound_rises(iris):
-    model = quick(max_iter=100).fit(iris[1])  # no sites: every round goes on
+    model = quick(max_iter=100).fit(iris[1][::2])  # no sites: every round goes on
     assert np.all(np.diff(model.objective_values_) >= 0.0)
     assert len(model.objective_values_) == model.n_iter_
     assert model.lower_bound_ >= model.objective_values_[-1]  # the prior of the map is below 0
@@ -286,6 +287,7 @@ def test_bad_input(X, y, message):
 )
 @pytest.mark.parametrize("latents", ["map", "free"])
 @pytest.mark.in_turn("latents")
+@pytest.mark.every_nth("latents", 3)
 def test_degenerate_data(rng, kind, latents):
     """A correct answer, or at least a finite one without a warning of ours."""
     X = rng.standard_normal((20, 3))
@@ -347,6 +349,7 @@ NO_CLASSES = {
 
 
 @pytest.mark.parametrize("make", NO_CLASSES.values(), ids=NO_CLASSES)
+@pytest.mark.every_nth("make", 4)
 def test_in_front_of_another_estimator_y_is_left_out_if_it_is_no_class(iris, make):
     """The first call decides: what comes later may look like classes."""
     _, holes, _ = iris
@@ -364,6 +367,7 @@ def test_in_front_of_another_estimator_y_is_left_out_if_it_is_no_class(iris, mak
 
 
 @pytest.mark.parametrize("options", [{}, {"supervised": True}, {"missing_label": -1}])
+@pytest.mark.every_nth("options", 2)
 def test_in_front_of_another_estimator_classes_are_classes(iris, options):
     _, holes, y = iris
     X, y = holes[::3], y[::3].astype(float)

@@ -33,6 +33,8 @@ def table(rng):
 @pytest.mark.parametrize("options", [{"supervised": False}, {"missing_label": -1}], ids=str)
 @pytest.mark.in_turn("forgetting")
 @pytest.mark.every_nth("options", 2)
+@pytest.mark.every_nth("forgetting", 3)
+@pytest.mark.thorough
 def test_a_stream_is_a_fit_to_rows_by_their_age(latents, forgetting, options, table, rng):
     """Also the latents: what is said of a row that is forgotten is what is said of a new one."""
     X, y = table
@@ -54,6 +56,7 @@ def test_a_stream_is_a_fit_to_rows_by_their_age(latents, forgetting, options, ta
 
 
 @each
+@pytest.mark.every_nth("latents", 2)
 def test_latents_of_forgotten_rows_are_forgotten(latents, table):
     """Of a window, free latents are as many as its rows; single rows come and go."""
     X, _ = table
@@ -104,6 +107,7 @@ def test_a_column_without_an_entry_in_the_window_is_an_error_that_changes_nothin
 
 
 @each
+@pytest.mark.every_nth("latents", 2)
 def test_a_value_of_a_binary_column_may_be_forgotten(latents, rng):
     """Predictions take it all the same, but no third one."""
     X = rng.standard_normal((40, 3))

@@ -45,6 +45,7 @@ def flat(latents):
 
 @pytest.mark.parametrize("labels", [False, True])
 @pytest.mark.parametrize("likelihood", ["logistic", "probit"])
+@pytest.mark.every_nth("likelihood", 2)
 def test_bound_of_a_row_is_the_literal_one(rng, likelihood, labels):
     """Up to its constant: differences between two places."""
     model, data, _ = solved(likelihood)
@@ -75,6 +76,7 @@ def test_bound_of_a_row_is_the_literal_one(rng, likelihood, labels):
 
 
 @pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.every_nth("labels", 2)
 def test_gradient_of_the_bound_of_a_row(rng, labels):
     model, data, _ = solved()
     bound, _, _ = row_bound(model, data, labels=labels)
@@ -140,12 +142,13 @@ def test_classes_and_entries_of_new_rows(iris, fitted):
 
 
 def test_rows_are_predicted_one_by_one_as_together(iris, fitted):
-    holes = iris[1][:4]
+    holes = iris[1][:2]
     for method in (fitted.transform, fitted.impute):
-        one_by_one = np.concatenate([method(holes[i : i + 1]) for i in range(4)])
+        one_by_one = np.concatenate([method(holes[i : i + 1]) for i in range(2)])
         assert_allclose(one_by_one, method(holes), rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.thorough
 def test_n_jobs_and_pickle_change_nothing(iris, fitted, monkeypatch):
     monkeypatch.setattr("skvbgp.ep.hybrid._classifier._TASK_ROWS", 4)
     expected = fitted.predict_proba(iris[1][:6])
@@ -175,10 +178,10 @@ def test_new_rows_join_the_latents_that_are_there(iris):
 
 def test_few_rows_are_fitted_again_with_the_next(iris):
     _, holes, y = iris
-    stream = quick(max_iter=5).partial_fit(holes[:20], y[:20], classes=[0, 1, 2])
-    stream.partial_fit(holes[20::2], y[20::2])
-    rows = np.r_[0:20, 20:150:2]
-    whole = quick(max_iter=5).fit(holes[rows], y[rows])
+    stream = quick(max_iter=3).partial_fit(holes[:20], y[:20], classes=[0, 1, 2])
+    stream.partial_fit(holes[20::4], y[20::4])
+    rows = np.r_[0:20, 20:150:4]
+    whole = quick(max_iter=3).fit(holes[rows], y[rows])
     assert_array_equal(stream.transform(holes[:5]), whole.transform(holes[:5]))
 
 

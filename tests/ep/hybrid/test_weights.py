@@ -110,6 +110,7 @@ def test_objective_and_gradient_are_those_of_literal_copies(free):
 
 @each
 @pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.every_nth("labels", 2)
 def test_gradient_of_fractions(labels, free):
     _, data, p, _ = small_problem(labels=labels, free=free)
     data = replace(data, counts=FRACTIONS)
@@ -135,6 +136,7 @@ def test_continuous_columns_have_the_bound_times_the_weight():
 
 @pytest.mark.parametrize("weight", [0.05, 0.3, 0.8, 1.0, 2.5])
 @pytest.mark.parametrize("noise", [0.0, 0.4, 5.0])
+@pytest.mark.every_nth("weight", 2)
 def test_copies_of_a_site_have_the_mass_and_moments_of_the_tilted_distribution(weight, noise):
     """Integrated literally: of Phi(g)^w for w < 1, and else of one of the copies."""
     A, likelihood = np.array([[1.5]]), LIKELIHOODS["probit"]
@@ -223,7 +225,7 @@ def say(model, X):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.every_nth("options", 2)
+@pytest.mark.every_nth("options", 4)
 def test_training_cannot_tell_a_weight_from_copies(options, rng):
     X, y = make_table(options)
     weight, copies = draw_weights(rng, 60)
