@@ -13,9 +13,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skvbgp import EPDTCClassifier, VBDTCRegressor
+from skvbgp import EPDTCClassifier, VBDTCRegressor, VBPICRegressor, VBPITCRegressor
 from skvbgp.metrics import get_scorer
-from tests.sgpr.cases import REGRESSORS, SOLVERS, every, make_data, small
+from tests.sgpr.cases import REGRESSORS, SOLVERS, every, make_data, quick_for, small
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
 
@@ -75,6 +75,7 @@ def test_recorder_follows_the_protocol():
 
 @every
 @each_solver
+@pytest.mark.every_nth("solver", 3)
 def test_one_subtask_for_each_pass(cls, solver):
     X, y = make_data()
     recorder = Recorder(X)
@@ -89,6 +90,7 @@ def test_one_subtask_for_each_pass(cls, solver):
 
 @every
 @each_solver
+@pytest.mark.every_nth("solver", 2)
 def test_callbacks_change_no_result(cls, solver):
     X, y = make_data()
     model = small(cls, solver, max_iter=3).set_callbacks(Recorder(X)).fit(X, y)
@@ -119,6 +121,7 @@ def test_fixed_hyperparameters_are_one_pass(cls):
 
 @every
 @pytest.mark.parametrize("learn_hyperparameters", [True, False])
+@pytest.mark.every_nth("learn_hyperparameters", 2)
 def test_partial_fit_is_one_pass(cls, learn_hyperparameters):
     X, y = make_data()
     model = small(cls, learn_hyperparameters=learn_hyperparameters).fit(X[:35], y[:35])
@@ -130,6 +133,7 @@ def test_partial_fit_is_one_pass(cls, learn_hyperparameters):
 
 @every
 @each_solver
+@pytest.mark.every_nth("solver", 2)
 def test_estimators_of_half_way(cls, solver):
     """Each is as if the fit had stopped there, and later passes do not reach into it."""
     X, y = make_data()
@@ -154,6 +158,7 @@ def test_estimators_of_half_way(cls, solver):
 
 @every
 @each_solver
+@pytest.mark.every_nth("solver", 2)
 def test_estimators_of_half_way_know_their_passes(cls, solver):
     X, y = make_data()
     recorder = Recorder(X)
@@ -170,6 +175,7 @@ def test_estimators_of_half_way_know_their_passes(cls, solver):
 @each_solver
 @pytest.mark.parametrize("stop_after", [1, 2])
 @pytest.mark.in_turn("stop_after")
+@pytest.mark.every_nth("stop_after", 2)
 def test_early_stop(cls, solver, stop_after):
     X, y = make_data()
     recorder = Recorder(X, stop_after=stop_after)
@@ -200,6 +206,7 @@ FAILURES = [
 )
 @pytest.mark.parametrize("fail_in", FAILURES, ids=lambda f: "-".join(map(str, f)))
 @pytest.mark.in_turn("cls")
+@pytest.mark.every_nth("fail_in", 3)
 def test_a_callback_that_fails(cls, solver, fail_in):
     X, y = make_data()
     recorder = Recorder(X, fail_in=fail_in)
@@ -218,6 +225,7 @@ def test_a_callback_that_fails(cls, solver, fail_in):
 
 @every
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.every_nth("method", 2)
 def test_a_callback_that_fails_in_a_fitted_estimator(cls, method):
     X, y = make_data()
     model = small(cls, max_iter=1).fit(X[:20], y[:20])
@@ -248,6 +256,7 @@ def test_callbacks_are_torn_down_if_the_data_are_bad(cls):
 
 @every
 @each_solver
+@pytest.mark.every_nth("solver", 2)
 def test_scoring_monitor(cls, solver):
     X, y = make_data()
     monitor = ScoringMonitor(scoring="r2")
@@ -261,6 +270,7 @@ def test_scoring_monitor(cls, solver):
 
 @pytest.mark.parametrize("classes", [False, True])
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.every_nth("method", 2)
 def test_callbacks_score_with_the_weights_that_were_given(classes, method):
     X, y = make_data()
     weight, known = np.where(y > np.median(y), 5.0, 0.1), {}
@@ -300,6 +310,7 @@ def test_a_weight_of_all_rows_is_one_of_each_to_callbacks():
 
 @every
 @each_solver
+@pytest.mark.every_nth("solver", 2)
 def test_progress_bar(cls, solver, capsys):
     pytest.importorskip("rich")
     X, y = make_data()
@@ -310,7 +321,7 @@ def test_progress_bar(cls, solver, capsys):
     assert "100%" in output
 
 
-@every
+@quick_for(VBDTCRegressor, VBPITCRegressor)
 def test_progress_bar_of_a_converged_fit_and_of_a_stream(cls, capsys):
     pytest.importorskip("rich")
     X, y = make_data()
@@ -341,7 +352,7 @@ def test_callbacks_in_a_pipeline_and_a_grid_search(cls, solver, capsys):
     assert_array_equal(search.predict(X), alone.predict(X))
 
 
-@every
+@quick_for(VBDTCRegressor, VBPICRegressor)
 def test_data_frames_do_not_make_the_monitors_warn(cls):
     frames = pytest.importorskip("pandas")
     X, y = make_data()

@@ -31,7 +31,7 @@ CASES = [
 
 def every(test):
     """By default, every second one: how they read categories is one home."""
-    return pytest.mark.every_nth("estimator", 2)(pytest.mark.parametrize("estimator", CASES)(test))
+    return pytest.mark.every_nth("estimator", 3)(pytest.mark.parametrize("estimator", CASES)(test))
 
 
 fit_once = FitOnce()

@@ -86,6 +86,7 @@ def rows_of_a_wave():
     return X[:120], y[:120], X[120:], y[120:]
 
 
+@pytest.mark.thorough
 def test_learning_curves_of_three_noise_structures(monkeypatch, rows_of_a_wave):
     fig2 = import_module("paper000_fig2_fig3")
     for constant, value in {"N_INDUCING": 8, "BLOCK_ROWS": 30, "BATCH_SIZE": 60}.items():

@@ -44,6 +44,7 @@ def through_skops(estimator, folder):
 )
 @but_siblings("cls", CLASSES)
 @pytest.mark.in_turn("trip")
+@pytest.mark.every_nth("trip", 3)
 def test_round_trip(cls, trip, predicted_before, tmp_path):
     estimator = quickly_fitted(cls)
     X, y = make_regression(10, estimator.n_features_in_, random_state=0)

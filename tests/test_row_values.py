@@ -26,11 +26,13 @@ def prepare(estimator, n):
 
 
 @every
+@pytest.mark.every_nth("estimator", 3)
 def test_bad_weights_are_refused_and_change_nothing(estimator):
     check_refused(*prepare(estimator, 30))
 
 
 @regressors
+@pytest.mark.every_nth("estimator", 3)
 def test_bad_variances_are_refused_and_change_nothing(estimator):
     model, X, y = prepare(estimator, 30)
     check_refused(model, X, y, "y_var")
@@ -42,6 +44,7 @@ def test_bad_variances_are_refused_and_change_nothing(estimator):
 
 
 @regressors
+@pytest.mark.every_nth("estimator", 6)
 def test_none_is_known_where_all_variances_are_zero(estimator):
     model, X, y = prepare(estimator, 60)
     plain, told = clone(model), model
@@ -53,12 +56,14 @@ def test_none_is_known_where_all_variances_are_zero(estimator):
 
 
 @regressors
+@pytest.mark.every_nth("estimator", 3)
 def test_known_noise_of_predictions_is_added(estimator):
     model, X, y = prepare(estimator, 30)
     check_predictions(model.fit(X, y), X)
 
 
 @every
+@pytest.mark.every_nth("estimator", 6)
 def test_values_of_rows_are_routed(estimator):
     """A search hands them to the last step of a pipeline, and weights to its score."""
     model, X, y = prepare(estimator, 40)

@@ -59,6 +59,7 @@ def make_targets(estimator):
 
 
 @pytest.mark.parametrize("instance", INSTANCES, ids=repr)
+@pytest.mark.every_nth("instance", 3)
 def test_from_fit_to_the_first_factor(monkeypatch, instance):
     found = []
 
@@ -74,6 +75,7 @@ def test_from_fit_to_the_first_factor(monkeypatch, instance):
 
 
 @pytest.mark.parametrize("instance", INSTANCES, ids=repr)
+@pytest.mark.every_nth("instance", 4)
 def test_from_predict_to_the_first_matrix(instance):
     X, y = make_targets(instance)
     model, found = clone(instance).set_params(max_iter=1).fit(X, y), []

@@ -24,6 +24,7 @@ def make_matrix(n, rng):
 
 
 @pytest.mark.parametrize("n", [1, 5, ROWS, ROWS + 1, 3 * ROWS - 7, 5 * ROWS + 3])
+@pytest.mark.every_nth("n", 3)
 def test_what_blocks_say_is_what_the_inverse_does(n, rng):
     K, noise = make_matrix(n, rng)
     blocks = factorise(K, noise)

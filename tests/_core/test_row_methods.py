@@ -84,6 +84,7 @@ def assert_lazy(lazy, expected):
 
 
 @but_siblings("cls", REGRESSORS)
+@pytest.mark.every_nth("cls", 4)
 def test_regressors_say_the_same_of_the_rows_of_an_array(cls):
     model, X = quickly_fitted(cls), places()
     rows = da.from_array(X, chunks=(3, 1))
@@ -103,6 +104,7 @@ def test_regressors_say_the_same_of_the_rows_of_an_array(cls):
 
 
 @pytest.mark.parametrize("cls", CLASSIFIERS)
+@pytest.mark.every_nth("cls", 2)
 def test_classifiers_say_the_same_of_the_rows_of_an_array(cls):
     model, X = quickly_fitted(cls), places()
     rows = da.from_array(X, chunks=3)
@@ -112,6 +114,7 @@ def test_classifiers_say_the_same_of_the_rows_of_an_array(cls):
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # of Dask, with pandas 3.1
+@pytest.mark.thorough
 def test_of_a_frame_all_is_aligned_with_it(model, tmp_path):
     X = places()
     frame = as_frame(X)
@@ -132,6 +135,7 @@ def test_of_a_frame_all_is_aligned_with_it(model, tmp_path):
 
 
 @pytest.mark.parametrize("cls", CLASSIFIERS)
+@pytest.mark.every_nth("cls", 3)
 def test_columns_of_a_frame_are_the_classes(cls):
     model, X = quickly_fitted(cls), places()
     probabilities = model.predict_proba(as_frame(X))
@@ -227,6 +231,7 @@ class Counting(VBDTCRegressor):
 
 
 @pytest.mark.parametrize("kind", [da.from_array, as_frame])
+@pytest.mark.every_nth("kind", 2)
 def test_one_task_for_each_block_gives_mean_and_std(kind):
     X, y = make_data(60)
     model = Counting(10, max_iter=2, random_state=0).fit(X, y)

@@ -68,6 +68,7 @@ def test_stops_when_the_objective_has_come_to_rest(tol, n_passes):
 
 @pytest.mark.parametrize("n_known", [1, 2, 3])
 @pytest.mark.parametrize("options", [{}, {"tol": 0.5, "n_passes": 300}])
+@pytest.mark.every_nth("options", 2)
 def test_a_loop_goes_on_from_its_journal(n_known, options):
     """With the generator behind its steps, and without a step that is known."""
     n_steps = 0

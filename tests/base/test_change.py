@@ -48,7 +48,7 @@ def doubt(surprise, memory=100.0, restarts=True):
 
 @pytest.mark.parametrize("restarts", [True, False])
 def test_a_change_is_where_it_costs_least(restarts, rng):
-    for n in (1, 5, 20, 40):
+    for n in (1, 5, 15, 30):
         for growth in (1.0, 2.0, 60.0):
             surprise = rng.chisquare(1, n) * np.where(np.arange(n) < n // 3, 1.0, growth)
             for memory in (100.0, 400.0):
@@ -241,6 +241,12 @@ def first_of_each(kind):
 
 
 REGRESSORS, CLASSIFIERS = first_of_each(NoticesFunctions), first_of_each(NoticesClasses)
+*OTHERS, QUICKEST = CLASSIFIERS
+each_classifier = pytest.mark.parametrize(
+    "classifier",
+    [*(pytest.param(c, marks=pytest.mark.thorough) for c in OTHERS), QUICKEST],
+    ids=repr,
+)
 
 
 def test_all_estimators_but_hybrid_notice_changes():
@@ -248,50 +254,49 @@ def test_all_estimators_but_hybrid_notice_changes():
 
 
 @pytest.mark.parametrize("estimator", REGRESSORS, ids=repr)
-@pytest.mark.every_nth("estimator", 4)
+@pytest.mark.every_nth("estimator", 8)
 def test_after_a_change_a_stream_is_what_begins_there(estimator, begun, rng):
     """To the last digit but rounding, where at most a few rows may be of the old function."""
     estimator = clone(estimator).set_params(forgetting=SHARE, max_iter=2)
     X, y = make_data(rng, 1)
-    model = stream(clone(estimator), X, y)
+    model = stream(clone(estimator), X, y, stop=120)
     first = begun[-1]
     assert BEFORE <= first < BEFORE + 6
-    expected = stream_from(first, clone(estimator), X, y)
+    expected = stream_from(first, clone(estimator), X, y, stop=120)
     for one, other in zip(model.predict(X, True), expected.predict(X, True), strict=True):
         assert_allclose(one, other, rtol=1e-6, atol=1e-6)
-    assert model.n_samples_seen_ == N and expected.n_samples_seen_ == N - first
+    assert model.n_samples_seen_ == 120 and expected.n_samples_seen_ == 120 - first
     assert model.get_params() == estimator.get_params()
 
 
-@pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
-@pytest.mark.every_nth("classifier", 2)
+@each_classifier
 def test_so_it_is_with_classes(classifier, begun, rng):
-    X = rng.uniform(-2.0, 2.0, (300, 1))
-    y = np.where((X[:, 0] > 0.0) == (np.arange(300) < 150), "yes", "no")
+    X = rng.uniform(-2.0, 2.0, (200, 1))
+    y = np.where((X[:, 0] > 0.0) == (np.arange(200) < 100), "yes", "no")
     classifier = clone(classifier).set_params(forgetting=SHARE)
-    model = stream(clone(classifier), X, y, stop=300, step=50, classes=["yes", "no"])
-    assert 150 <= begun[-1] < 156
-    given = {"step": 50, "stop": 300, "classes": ["yes", "no"]}
+    given = {"step": 40, "stop": 200, "classes": ["yes", "no"]}
+    model = stream(clone(classifier), X, y, **given)
+    assert 100 <= begun[-1] < 106
     expected = stream_from(begun[-1], clone(classifier), X, y, **given)
     assert_allclose(model.predict_proba(X), expected.predict_proba(X), rtol=1e-6, atol=1e-6)
-    assert model.n_samples_seen_ == 300
+    assert model.n_samples_seen_ == 200
 
 
-@pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
+@each_classifier
 @pytest.mark.parametrize("given", ["class_weight", "sample_weight"])
-@pytest.mark.every_nth("classifier", 2)
+@pytest.mark.every_nth("given", 2)
 def test_rows_are_judged_as_often_as_they_come(classifier, given, begun):
     """Those of a class that counts a hundred times are not a hundred times as many."""
     rng = np.random.RandomState(0)
-    y = (rng.rand(400) < 0.05).astype(int)
-    X = rng.randn(400, 2) + np.column_stack([1.5 * y, np.zeros(400)])
+    y = (rng.rand(200) < 0.05).astype(int)
+    X = rng.randn(200, 2) + np.column_stack([1.5 * y, np.zeros(200)])
     model = clone(classifier).set_params(forgetting=0.995)
     weights = {}
     if given == "class_weight":
         model.set_params(class_weight={1: 100.0})
     else:
         weights = {"sample_weight": np.where(y == 1, 100.0, 1.0)}
-    stream(model, X, y, stop=400, step=40, classes=[0, 1], **weights)
+    stream(model, X, y, stop=200, step=40, classes=[0, 1], **weights)
     assert not begun
 
 
@@ -307,10 +312,10 @@ def test_a_second_stream_that_is_wrong_as_well_makes_way_for_another(begun, rng)
     model = stream(clone(slow), X, y, stop=BEFORE)
     idle = Second(stream(clone(slow), X, y, start=20, stop=BEFORE), 20, lead=1.0)
     model._keep_in_doubt("_second", idle)
-    stream(model, X, y, start=BEFORE)
+    stream(model, X, y, start=BEFORE, stop=120)
     first = begun[-1]
     assert BEFORE <= first < BEFORE + 6
-    expected = stream_from(first, clone(slow), X, y)
+    expected = stream_from(first, clone(slow), X, y, stop=120)
     assert_allclose(model.predict(X, True), expected.predict(X, True), rtol=1e-6)
 
 
@@ -361,24 +366,30 @@ def test_rows_of_earlier_calls_belong_to_the_second_stream(rng):
 
 @pytest.mark.parametrize(
     "together",
-    [{}, {"output_covariance": "learned"}, {"output_hyperparameters": "shared"}],
+    [
+        {},
+        pytest.param({"output_covariance": "learned"}, marks=pytest.mark.thorough),
+        pytest.param({"output_hyperparameters": "shared"}, marks=pytest.mark.thorough),
+    ],
 )
 def test_outputs_change_together(together, begun, rng):
     X, y = make_data(rng, 1)
     Y = np.column_stack([y, -y])
     Y[rng.random(N) < 0.2, 1] = np.nan
-    model = stream(make_model(**together), X, Y)
+    model = stream(make_model(**together), X, Y, stop=120)
     first = begun[-1]
     assert BEFORE <= first < BEFORE + 6
-    expected = stream_from(first, make_model(**together), X, Y)
+    expected = stream_from(first, make_model(**together), X, Y, stop=120)
     assert_allclose(model.predict(X, True), expected.predict(X, True), rtol=1e-6, atol=1e-6)
-    assert model.n_samples_seen_ == N
+    assert model.n_samples_seen_ == 120
     known = np.isfinite(model.loo_predict()[0])
-    assert known.shape == (N, 2) and not known[:first].any()
+    assert known.shape == (120, 2) and not known[:first].any()
     assert_array_equal(known[first:], np.isfinite(expected.loo_predict()[0]))
 
 
-@pytest.mark.parametrize("step", [8 * STEP, 8, 1])
+@pytest.mark.parametrize(
+    "step", [8 * STEP, *(pytest.param(n, marks=pytest.mark.thorough) for n in (8, 4, 1))]
+)
 def test_rows_without_any_target_are_no_evidence(step, begun, rng):
     """A change is found at the row where it would be without them, in calls of none as well."""
     X, y = make_data(rng, 1)
@@ -387,7 +398,7 @@ def test_rows_without_any_target_are_no_evidence(step, begun, rng):
     Y[np.arange(8 * N) % 8 > 0] = np.nan
     model = VBGPRegressor(RBF(), forgetting=0.995, learn_hyperparameters=False)
     model.fit(X[:40], np.column_stack([y, -y])[:40])
-    stream(model, X[rows], Y, start=8 * 40, stop=8 * BEFORE + 8 * 30, step=step)
+    stream(model, X[rows], Y, start=8 * 40, stop=8 * BEFORE + 8 * 20, step=step)
     assert BEFORE - 40 <= (begun[-1] - 40) // 8 < BEFORE - 40 + 4
 
 
@@ -405,6 +416,7 @@ def test_calls_that_are_kept_are_copies(rng):
 
 
 @pytest.mark.parametrize("error", [None, NotPositiveDefiniteError("no factor")])
+@pytest.mark.every_nth("error", 2)
 def test_a_second_stream_that_cannot_begin_does_not_stop_the_first(error, monkeypatch, rng):
     """An output is not observed after the change, or what begins cannot be computed with."""
     X, y = make_data(rng, 1)
@@ -422,6 +434,7 @@ def test_a_second_stream_that_cannot_begin_does_not_stop_the_first(error, monkey
 
 
 @pytest.mark.parametrize("kind", ["list", "pandas", "sparse"])
+@pytest.mark.every_nth("kind", 2)
 def test_rows_are_taken_from_whatever_has_them(kind, rng):
     X, y = make_data(rng, 1)
     if kind == "pandas":
@@ -429,8 +442,8 @@ def test_rows_are_taken_from_whatever_has_them(kind, rng):
         given = lambda rows: make(X[rows], columns=["x"])  # noqa: E731
     else:
         given = lambda rows: X[rows].tolist() if kind == "list" else coo_matrix(X[rows])  # noqa: E731
-    model, expected = make_model(), stream(make_model(), X, y)
-    for i in range(0, N, STEP):
+    model, expected = make_model(), stream(make_model(), X, y, stop=100)
+    for i in range(0, 100, STEP):
         rows = slice(i, i + STEP)
         model.partial_fit(given(rows), y[rows].tolist())
     assert_allclose(model.predict(given(slice(N))), expected.predict(X), rtol=1e-9)
@@ -454,6 +467,7 @@ def test_a_second_stream_is_given_up_when_it_knows_as_much_and_is_not_ahead(rng)
 
 
 @pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.every_nth("behind", 2)
 def test_a_second_stream_is_given_up_when_it_is_behind_or_open_for_long(behind, rng):
     X, y = make_data(rng, 1)
     model = stream_into_doubt(make_model(), X, y)
@@ -503,7 +517,7 @@ def test_a_call_that_fails_leaves_both_streams(rng):
     assert pickle.dumps(vars(model)) == before
     other = pickle.loads(pickle.dumps(model))
     for one in (model, other):
-        stream(one, X, y, start=OPEN)
+        stream(one, X, y, start=OPEN, stop=120)
         assert not hasattr(one, "_second")
     assert_allclose(model.predict(X), other.predict(X), rtol=1e-9)
     model = stream_into_doubt(make_model(), X, y).fit(X, y)

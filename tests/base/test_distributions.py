@@ -38,6 +38,7 @@ def fitted(request):
 
 
 @pytest.mark.parametrize("include_noise", [True, False])
+@pytest.mark.every_nth("include_noise", 2)
 def test_distributions_have_the_moments_of_predict(fitted, include_noise):
     model, places = fitted
     mean, std = model.predict(places, return_std=True, include_noise=include_noise)
@@ -95,6 +96,7 @@ def test_known_noise_adds_to_the_diagonal_of_covariances():
 
 
 @pytest.mark.parametrize("bad", [0.0, 1.0, np.nan, [0.5, 2.0], [], [[0.5]], "median"])
+@pytest.mark.every_nth("bad", 2)
 def test_what_is_no_probability_is_refused(fitted, bad):
     model, places = fitted
     with pytest.raises(ValueError, match="quantiles must"):
@@ -135,6 +137,7 @@ def test_parameters_of_a_classifier_that_change_after_fit_are_checked(rng):
 
 
 @pytest.mark.parametrize("bad", [{"gamma": 7}, {"n_neighbors": 0}, {"n_samples": 0}])
+@pytest.mark.every_nth("bad", 3)
 def test_parameters_that_change_after_fit_are_checked(bad, rng):
     X = rng.standard_normal((30, 2))
     model = SVBSSGPRegressor(max_iter=2, random_state=0).fit(X, X[:, 0])

@@ -97,6 +97,8 @@ def assert_same(model, expected, X):
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("estimator", EVERY, ids=repr)
 @pytest.mark.in_turn("ends", "known", "forgetting")
+@pytest.mark.every_nth("estimator", 3)
+@pytest.mark.every_nth("ends", 3)
 def test_a_stream_is_a_fit_to_rows_by_their_age(estimator, known, forgetting, ends, rng):
     """Nothing is left of what came before."""
     X, y = make_data(N)
@@ -243,6 +245,7 @@ def test_rows_of_dask_are_not_forgotten(estimator):
 @pytest.mark.parametrize("forgetting", [SHARE, WINDOW])
 @pytest.mark.parametrize("estimator", [e for e in FIRST if isinstance(e, LeavesOut)], ids=repr)
 @pytest.mark.in_turn("forgetting")
+@pytest.mark.every_nth("estimator", 3)
 def test_rows_that_count_are_left_out(estimator, forgetting):
     X, y = make_data(N)
     model = stream(clone(estimator).set_params(forgetting=forgetting), STEPS[0], X, y)
@@ -307,6 +310,7 @@ def assert_same_classes(model, expected, X):
 @pytest.mark.parametrize("forgetting", [SHARE, WINDOW])
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.in_turn("known", "forgetting")
+@pytest.mark.every_nth("classifier", 4)
 def test_a_stream_of_labels_is_a_fit_to_rows_by_their_age(
     classifier, known, forgetting, labelled, rng
 ):
@@ -369,6 +373,7 @@ def test_a_call_with_labels_that_fails_changes_nothing(classifier, labelled):
 
 
 @each_classifier
+@pytest.mark.thorough
 def test_labels_that_nothing_is_forgotten_of(classifier, labelled):
     X, y = labelled
     one = stream(clone(classifier).set_params(forgetting=1), [30, N], X, y, KINDS)

@@ -46,25 +46,28 @@ pytestmark = pytest.mark.usefixtures("quick_searches")
 def every_model(test):
     """What gaps are to all, by default every second one."""
     test = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())(test)
-    return pytest.mark.every_nth("model", 2)(test)
+    return pytest.mark.every_nth("model", 3)(test)
 
 
-def but_the_sibling(models):
-    """The same. VBPIC is trained as VBPITC is: that one is for what they share."""
+BLOCKED = ["VBPITC", "VBPIC"]
+
+
+def but_blocked(models):
+    """The same, but those with blocks, which take the longest."""
     marked = [
-        pytest.param(model, marks=pytest.mark.thorough if name == "VBPIC" else [], id=name)
+        pytest.param(model, marks=pytest.mark.thorough if name in BLOCKED else [], id=name)
         for name, model in models.items()
     ]
 
     def every_second(test):
-        return pytest.mark.every_nth("model", 2)(pytest.mark.parametrize("model", marked)(test))
+        return pytest.mark.every_nth("model", 3)(pytest.mark.parametrize("model", marked)(test))
 
     return every_second
 
 
-models, better = but_the_sibling(MODELS), but_the_sibling(BETTER)
+models, better = but_blocked(MODELS), but_blocked(BETTER)
 #: VBKS learns in any case, and its rows fade.
-refitted = but_the_sibling({name: one for name, one in MODELS.items() if name != "VBKS"})
+refitted = but_blocked({name: one for name, one in MODELS.items() if name != "VBKS"})
 fit_once = FitOnce()
 
 
@@ -175,6 +178,7 @@ def test_rows_with_gaps_are_noisy_ones(model, rng):
 
 
 @pytest.mark.parametrize("name", ["SVBSSGP", "VBPITC", "VBPIC", "VBKS"])
+@pytest.mark.every_nth("name", 2)
 def test_rows_with_gaps_are_left_out(name, rng):
     X, y = make_data(60, rng)
     model, plain = fit_once(clone(MODELS[name]), X, y), clone(MODELS[name])
@@ -186,6 +190,7 @@ def test_rows_with_gaps_are_left_out(name, rng):
 
 
 @better
+@pytest.mark.thorough
 def test_a_gap_matters_as_much_as_its_input(model, rng, monkeypatch):
     """The last input says nothing: no harm is done if it is missing."""
     monkeypatch.setattr("skvbgp.base._exact_process._MAX_ITER", 40)
@@ -272,6 +277,7 @@ def test_later_rows_of_a_stream_are_filled_by_what_is_known(model, rng, monkeypa
 
 
 @pytest.mark.parametrize("name", ["SVBSSGP", "VBPIC", "VBKS"])
+@pytest.mark.every_nth("name", 3)
 def test_rows_that_bring_the_first_gap_late_are_left_out(name, rng, monkeypatch):
     """The noise that they were learned with is found again."""
     monkeypatch.setattr(_gap_noise, "_KEPT_ROWS", 59)

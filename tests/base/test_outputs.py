@@ -147,6 +147,7 @@ def test_as_scikit_learns_wrapper_and_its_shapes(data):
 
 
 @pytest.mark.parametrize("model", [REGRESSORS[1], DECOUPLED[0]], ids=repr)
+@pytest.mark.every_nth("model", 2)
 def test_outputs_have_one_generator(model, data):
     """Equal columns are equal models, and it is moved on as by one output."""
     X, Y, T = data
@@ -199,6 +200,7 @@ def test_covariance_of_frequencies_of_every_output(data):
 
 
 @by_family
+@pytest.mark.every_nth("model", 3)
 def test_unfit_outputs_are_refused_and_change_nothing(model, data):
     X, Y, T = data
     fitted = clone(model).fit(X, Y)
@@ -308,6 +310,7 @@ def test_models_of_half_way(model, data):
     assert first.n_iter_ == 3 * alone.n_iter_
 
 
+@pytest.mark.thorough
 def test_stream_that_begins_again_may_be_stopped_and_knows_all_rows(data):
     X, Y, T = data
     model = VBDTCRegressor(8, solver="collapsed", max_iter=5, tol=0.0, random_state=0)

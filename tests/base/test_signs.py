@@ -26,6 +26,7 @@ def make_values(signs, seen, n=150, d=2):
 
 
 @pytest.mark.parametrize("signs", [[1, 1, 1], [1, -1, 1], [1, -1, -1], [1, 1, -1]])
+@pytest.mark.every_nth("signs", 2)
 def test_signs_of_one_function(signs):
     """The third output shares no row with the others."""
     values = make_values(signs, [np.arange(60), np.arange(40, 100), np.arange(100, 150)])

@@ -39,6 +39,7 @@ def make_target(cls):
 
 @pytest.mark.parametrize("X", DATES.values(), ids=DATES)
 @pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.every_nth("cls", 2)
 def test_dates_are_refused(cls, X):
     with pytest.raises(ValueError, match="X has dates or durations.*Make numbers of"):
         cls().fit(X, make_target(cls))
@@ -52,6 +53,7 @@ def test_dates_are_no_targets_of_regressors(cls, y):
 
 
 @pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.every_nth("cls", 3)
 def test_dates_are_refused_by_a_model_of_numbers(cls):
     model = quickly_fitted(cls)
     dates = np.broadcast_to(DATES["dates"], (20, model.n_features_in_))
@@ -100,6 +102,7 @@ DATES_BESIDE = [
 @pytest.mark.parametrize("dates, beside", DATES_BESIDE)
 @pytest.mark.parametrize("cls", CLASSES)
 @pytest.mark.every_nth("cls", 4)
+@pytest.mark.every_nth("dates", 2)
 def test_dates_of_polars_and_arrow_are_refused(cls, dates, beside):
     """They would become numbers, of days or of whatever the column's unit is."""
     pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
@@ -257,6 +260,7 @@ def test_true_is_no_number(cls):
 
 @pytest.mark.parametrize("bad", [-1, 1.5, True, "many", None])
 @pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.every_nth("bad", 3)
 def test_draws_are_counted_by_whole_numbers(outputs, bad):
     X = np.arange(6.0)[:, None]
     y = np.sin(X) if outputs == 1 else np.hstack([np.sin(X), np.cos(X)])

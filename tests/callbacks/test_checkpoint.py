@@ -187,7 +187,7 @@ def test_a_fit_goes_on_and_ends_as_it_would_have(case, ends, path):
         pytest.param(CASES["decoupled"], 7, marks=pytest.mark.thorough),
     ],
 )
-@pytest.mark.every_nth("model", 2)
+@pytest.mark.every_nth("model", 4)
 def test_several_outputs(model, after, path):
     X, y = make_data()
     X, Y = X[:60], np.column_stack([y, np.cos(X[:, 1])])[:60]
@@ -237,7 +237,7 @@ def test_a_fit_may_be_interrupted_again_and_again(path):
 
 @pytest.mark.filterwarnings("ignore:Kernel 'LIN' could not be fitted")
 @pytest.mark.parametrize("case", ["stochastic", "collapsed", "spectrum", "kernels", "neighbours"])
-@pytest.mark.every_nth("case", 2)
+@pytest.mark.every_nth("case", 3)
 def test_a_fit_that_was_asked_to_stop_stays_so(case, path):
     X, y = make_data()
     model = CASES[case]
@@ -309,6 +309,7 @@ def test_generator_as_random_state(path):
         (lambda model, X, y: (model.set_params(warm_start=True).fit(X, y), X, y), "warm start"),
     ],
 )
+@pytest.mark.every_nth("change", 2)
 def test_a_file_of_another_fit_is_an_error(change, what, path):
     X, y = make_data()
     model = VBDTCRegressor(**STOCHASTIC)
@@ -354,6 +355,7 @@ def test_another_version_is_an_error(path, monkeypatch):
         lambda content: b"something else",
     ],
 )
+@pytest.mark.every_nth("damage", 2)
 def test_a_damaged_file_is_an_error(damage, path):
     X, y = make_data()
     interrupt(CASES["stochastic"], path, 3, X, y)

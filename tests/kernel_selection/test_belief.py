@@ -104,6 +104,7 @@ def test_belief_does_not_depend_on_the_level_of_the_bounds():
 
 
 @pytest.mark.parametrize("others", [[-4.0], [-4.0, -9.0, -300.0], [-20.0] * 20])
+@pytest.mark.every_nth("others", 2)
 def test_copies_share_the_belief_equally(others):
     belief = kernel_belief(np.array([0.0, *others, 0.0]), n_samples=2000, seed=0)
     assert_allclose(belief.posterior[0], belief.posterior[-1], rtol=1e-12)

@@ -19,6 +19,7 @@ def make_points(kernel, rng):
 
 @pytest.mark.parametrize("name", ["SE", "RQ + PER", "LIN * PER"])
 @pytest.mark.parametrize("some", [2**16, 1])
+@pytest.mark.every_nth("name", 2)
 def test_bounds_at_once_are_those_one_by_one(name, some, rng, monkeypatch):
     X, Z = rng.normal(size=(9, 2)), rng.normal(size=(4, 2))
     y, kernel = (

@@ -28,6 +28,7 @@ def ages(n):
 
 @pytest.mark.parametrize("options", [{}, {"transforms": ["identity", "log"]}], ids=["y", "log y"])
 @pytest.mark.usefixtures("few_kept")
+@pytest.mark.every_nth("options", 2)
 def test_sums_are_those_of_rows_that_count_by_their_age(options, monkeypatch):
     """At the hyperparameters of the first call."""
     monkeypatch.setattr(_change, "_ODDS", np.inf)  # no second stream
@@ -85,6 +86,7 @@ def test_kernels_that_were_left_behind_stay_so_when_all_rows_are_forgotten(monke
 
 
 @pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.every_nth("kept", 2)
 def test_an_output_that_is_not_observed_fades(kept, monkeypatch):
     if not kept:
         monkeypatch.setattr("skvbgp.kernel_selection._learner.COLLAPSED_ROWS", 30)

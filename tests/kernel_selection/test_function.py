@@ -45,7 +45,7 @@ def fit(options):
 
 
 @every
-@pytest.mark.every_nth("options", 2)
+@pytest.mark.every_nth("options", 4)
 def test_mean_gradient_is_that_of_predict(options):
     """Without noise, which makes a difference to the mean of exp(y)."""
     model, X, _ = fit(options)
@@ -53,25 +53,28 @@ def test_mean_gradient_is_that_of_predict(options):
 
 
 @every
+@pytest.mark.every_nth("options", 2)
 def test_gradient_is_the_limit_of_differences(options):
     model, X, _ = fit(options)
     check_gradient_moments(model, X[7] + 0.05, atol=1e-4, rtol=5e-3)
 
 
 @every
-@pytest.mark.every_nth("options", 2)
+@pytest.mark.every_nth("options", 4)
 def test_draws_have_the_moments_of_predict(options):
     model, X, _ = fit(options)
     check_draws(model, X[:5] + 0.1, 1000)
 
 
 @every
+@pytest.mark.every_nth("options", 3)
 def test_a_function_is_the_same_wherever_it_is_evaluated(options):
     model, X, y = fit(options)
     check_same_functions(model, X[:6] + 0.1, y[:6])
 
 
 @every
+@pytest.mark.every_nth("options", 3)
 def test_gradient_of_functions(options):
     model, X, _ = fit(options)
     check_gradients_of_draws(model, X[:3] + 0.2)
@@ -118,6 +121,7 @@ def test_kernels_of_no_belief_do_not_make_slopes_infinite():
 
 
 @pytest.mark.usefixtures("quick_searches")
+@pytest.mark.thorough
 def test_functions_that_cannot_be_drawn_are_refused():
     t, y = make_series()
     with_noise = small(kernels=[("SE + N", Constant() * RBF() + White(0.1))]).fit(t, y)

@@ -19,7 +19,7 @@ from skvbgp.kernel_selection._scales import DataScales, Frame, weigh_known
 from skvbgp.kernel_selection._series import list_series_kernels
 from skvbgp.kernel_selection._targets import make_targets
 from skvbgp.kernels._pairs import Pairs
-from tests.derivatives import numerical_gradient
+from tests.derivatives import assert_slopes, numerical_gradient
 from tests.kernel_selection.cases import KERNELS, make_series, small
 from tests.kernel_selection.problems import kernel_at, make_rows
 from tests.kernel_selection.test_bound import matrices, some_q
@@ -51,6 +51,7 @@ def tell(y, counts, known):
 @kernels
 @counted
 @maybe_known
+@pytest.mark.every_nth("name", 2)
 def test_evidence_and_its_gradient(name, counts, known):
     kernel, x = kernel_at(name)
     X, y, _ = make_rows()
@@ -67,6 +68,7 @@ def test_evidence_and_its_gradient(name, counts, known):
 @kernels
 @counted
 @maybe_known
+@pytest.mark.every_nth("name", 2)
 def test_bound_at_any_q_and_its_gradient(name, counts, known):
     """Every row has its own term: the sum of eq. (9) for one row after the other."""
     kernel, x = kernel_at(name)
@@ -115,6 +117,7 @@ def test_what_all_rows_share_is_a_learned_variance(counts):
 
 
 @maybe_known
+@pytest.mark.every_nth("known", 2)
 def test_gradient_over_draws_of_theta(known):
     kernel, x = kernel_at("RQ + LIN")
     X, y, Z = make_rows()
@@ -123,8 +126,10 @@ def test_gradient_over_draws_of_theta(known):
         tell(y, COUNTS, known),
     )
     _, gradient = collapsed_bound(kernel, points, Z, X, targets)
-    expected = numerical_gradient(lambda p: collapsed_bound(kernel, p, Z, X, targets)[0], points)
-    assert_allclose(gradient, expected, rtol=1e-5, atol=1e-6)
+    atol = 1e-6 + 1e-5 * np.abs(gradient).max()
+    assert_slopes(
+        lambda p: collapsed_bound(kernel, p, Z, X, targets)[0], points, gradient, atol=atol
+    )
 
 
 def test_statistics_of_chunks_in_other_units(monkeypatch):
@@ -176,6 +181,7 @@ every = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 
 @every
 @pytest.mark.usefixtures("quick_searches")
+@pytest.mark.every_nth("options", 3)
 def test_every_training_sees_it(options):
     """A row of which next to nothing is known is about as one that is not there."""
     X, y = make_series(40)
@@ -197,6 +203,7 @@ def test_noise_of_y_is_not_added_to_what_is_said_of_logarithms():
 
 
 @pytest.mark.parametrize("options", [{"kernels": KERNELS[:1]}, OPTIONS["gaussian"]])
+@pytest.mark.every_nth("options", 2)
 def test_a_weight_is_so_many_copies(options, rng, monkeypatch, unmerged):
     """At fixed hyperparameters: those of a fit, after which rows are added to sums."""
     monkeypatch.setattr("skvbgp.kernel_selection._learner.COLLAPSED_ROWS", 30)
@@ -228,6 +235,7 @@ def test_training_cannot_tell_a_weight_from_copies(options, rng):
 
 
 @pytest.mark.parametrize("n_inducing", [None, 30])
+@pytest.mark.every_nth("n_inducing", 2)
 def test_what_is_known_is_not_learned(n_inducing):
     """Rows of two qualities: the learned noise is that of the good ones."""
     rng = np.random.default_rng(0)
@@ -283,6 +291,7 @@ def test_a_series_with_known_noise_has_no_logarithms():
 @pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize("transforms", [["log"], ["identity", "log"]])
 @pytest.mark.every_nth("transforms", 2)
+@pytest.mark.thorough
 def test_logarithms_have_no_known_noise(transforms):
     X, y = make_series(30)
     model = small(transforms=transforms, max_iter=1)

@@ -62,6 +62,7 @@ every = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 @every
 @pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.in_turn("is_weighted")
+@pytest.mark.every_nth("options", 4)
 def test_as_the_others_alone(options, is_weighted, rng):
     X, y = make_data()
     weight = rng.uniform(0.2, 3.0, 40) if is_weighted else None
@@ -105,6 +106,7 @@ def test_from_the_inverse_of_the_covariance():
 
 
 @pytest.mark.parametrize("options", [{}, {"hyperparameter_posterior": "gaussian"}])
+@pytest.mark.every_nth("options", 2)
 def test_rows_beyond_the_kept_ones(options, monkeypatch):
     """New rows are added to sums, and are taken away from these."""
     monkeypatch.setattr("skvbgp.kernel_selection._learner.COLLAPSED_ROWS", 25)

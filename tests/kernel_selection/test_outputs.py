@@ -59,6 +59,7 @@ def assert_as_alone(model, alone, T):
 
 @every
 @pytest.mark.in_turn("options")
+@pytest.mark.thorough
 def test_every_output_is_what_it_would_be_alone(data, options):
     X, Y, T = data
     model = make_model(**options)
@@ -94,6 +95,7 @@ def test_stream_learns_of_every_output_what_it_would_alone(data, options):
     assert stream.n_samples_seen_ == 36
 
 
+@pytest.mark.thorough
 def test_rows_beyond_the_kept_ones(data, monkeypatch):
     """An output may have come to sums over rows before another has."""
     monkeypatch.setattr("skvbgp.kernel_selection._learner.COLLAPSED_ROWS", 20)
@@ -126,6 +128,7 @@ def test_fewer_kernels_of_each(data):
     assert_as_alone(fitted, [one.prune(1) for one in alone], T)
 
 
+@pytest.mark.thorough
 def test_draws_have_the_distribution_of_every_output(data):
     """The second one is the exponential of a normal: its draws settle shares, but not moments."""
     X, Y, T = data
@@ -169,6 +172,7 @@ def test_unfit_outputs_are_refused(data):
         KernelPosteriorDisplay.from_estimator(model)
 
 
+@pytest.mark.thorough
 def test_models_of_half_way(data):
     """Those of the outputs after each other, the later ones after one kernel; nobody is warned."""
     X, Y, T = data

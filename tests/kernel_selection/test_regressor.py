@@ -98,6 +98,7 @@ def test_prune_recomputes_the_belief():
 
 
 @pytest.mark.parametrize(("options", "n_tasks"), [({"n_trained": 1}, 4), ({"n_trained": None}, 6)])
+@pytest.mark.every_nth("options", 2)
 def test_averaging_fewer_kernels_trains_no_fewer(options, n_tasks):
     """Three are screened; then as many are trained as `n_trained` says, whatever `top_k`."""
     X, y = make_series(40)
@@ -135,6 +136,7 @@ def test_copies_of_a_kernel_share_their_belief():
 )
 @pytest.mark.parametrize("n_jobs", [2])
 @pytest.mark.every_nth("backend", 2)
+@pytest.mark.thorough
 def test_results_do_not_depend_on_the_backend(backend, n_jobs, request):
     X, y = make_series(40)
     parameters = {"kernels": kernel_grammar(1), "max_iter": 3}
@@ -153,6 +155,7 @@ def test_results_do_not_depend_on_the_backend(backend, n_jobs, request):
 @pytest.mark.parametrize("options", [{}, {"batch_size": 32, "max_iter": 2}])
 @pytest.mark.parametrize("n_tasks", [1, 3, 5])
 @pytest.mark.filterwarnings("ignore:Kernel 'LIN' could not be fitted")
+@pytest.mark.every_nth("n_tasks", 2)
 def test_a_callback_may_stop(n_tasks, options):
     X, y = make_series(40)
     stop = Recorder(stop_after=n_tasks)
@@ -208,6 +211,7 @@ def test_evidence_is_not_below_that_of_scikit_learn():
 
 
 @pytest.mark.parametrize("options", [{}, {"hyperparameter_posterior": "gaussian"}])
+@pytest.mark.every_nth("options", 2)
 def test_chunks_beyond_the_kept_rows_equal_all_rows(options, monkeypatch):
     monkeypatch.setattr("skvbgp.kernel_selection._learner.COLLAPSED_ROWS", 40)
     X, y = make_series(90)
@@ -272,6 +276,7 @@ def test_period_comes_from_the_spectrum_of_irregular_times():
     ],
     ids=["one place", "constant y", "repeated", "constant column", "tiny", "huge", "one row"],
 )
+@pytest.mark.every_nth("X", 3)
 def test_unusual_data(X, y):
     kernels = [(name, k) for name, k in kernel_grammar(2) if name in ("SE", "LIN * PER", "RQ")]
     with warnings.catch_warnings():
@@ -332,6 +337,7 @@ class Wave(Leaf):
 
 
 @pytest.mark.parametrize("posterior", ["point", "gaussian"])
+@pytest.mark.every_nth("posterior", 2)
 def test_hyperparameters_of_any_name(posterior):
     X, _ = make_series(40)
     y = np.sin(2.0 * np.pi * X[:, 0] / 8.0) + 0.1 * np.cos(9.0 * X[:, 0])

@@ -75,6 +75,7 @@ def test_the_best_goes_through_all_rounds(raced):
     assert passes == [2, 2, 4, 4, 8]
 
 
+@pytest.mark.thorough
 def test_all_are_trained_and_evaluated_if_that_is_asked_for(short_rounds):
     X, y = make_series(64)
     model = small(**OPTIONS | {"kernels": KERNELS[:4]}, n_trained=None).fit(X, y)
@@ -82,6 +83,7 @@ def test_all_are_trained_and_evaluated_if_that_is_asked_for(short_rounds):
     assert {fit.n_iter for fit in model._state.fits} == {8}
 
 
+@pytest.mark.thorough
 def test_a_later_round_goes_on_with_other_rows(short_rounds, monkeypatch):
     """The rounds of a kernel have the mini-batches of one training, in their order."""
     batches = []

@@ -67,6 +67,7 @@ def test_gain_of_a_season_is_a_ratio_of_evidences(rng):
 
 
 @pytest.mark.parametrize("seed", range(5))
+@pytest.mark.every_nth("seed", 2)
 def test_a_level_that_wanders_has_no_season(seed):
     X, y = make_walk(120, seed)
     assert find_season(X[:, 0], y / y.std()) is None
@@ -140,6 +141,7 @@ def test_default_forecasts_growth_in_proportion(sales):
     assert errors[0] < 0.5 * errors[1]
 
 
+@pytest.mark.thorough
 def test_forecast_of_a_slope_that_lasts_does_not_return():
     """The slope dies away, and the level stays where it has led: unlike after a bend."""
     t = np.linspace(0.0, 1.0, 81)
@@ -176,6 +178,7 @@ def test_default_of_several_inputs_is_the_grammar(rng):
 
 
 @pytest.mark.parametrize("options", [{"n_inducing": 8}, {"batch_size": 8}])
+@pytest.mark.every_nth("options", 2)
 def test_sparse_models_of_a_series_are_those_of_the_grammar(options):
     X, y = make_walk(20)
     model = VBKSRegressor(depth=1, n_restarts=1, max_iter=2, random_state=0, **options).fit(X, y)
@@ -239,12 +242,14 @@ def test_chunks_of_a_series_begin_anew_when_rows_double(first):
         ),
     ],
 )
+@pytest.mark.every_nth("t", 3)
 def test_unusual_series(t, y):
     model = VBKSRegressor(random_state=0, max_iter=2).fit(t[:, None], y)
     mean, std = model.predict(t[:, None], return_std=True)
     assert np.isfinite(mean).all() and np.isfinite(std).all() and np.all(std > 0.0)
 
 
+@pytest.mark.thorough
 def test_series_of_a_few_values_have_no_logarithm():
     """Nothing tells it from y itself, and its forecasts grow beyond any bound."""
     y = np.array([9.51, 9.45, 10.10, 9.8, 10.3, 9.9, 10.2, 10.4])

@@ -116,6 +116,7 @@ def test_what_rows_make_expect():
 
 
 @pytest.mark.usefixtures("few_screened")
+@pytest.mark.thorough
 def test_rows_that_double_are_searched_again_until_a_search_has_seen_enough(calls):
     X, y = make_series(80)
     model = small(**OPTIONS).fit(X[:19], y[:19])
@@ -143,6 +144,7 @@ def test_few_new_rows_make_few_iterations(monkeypatch):
 
 
 @pytest.mark.usefixtures("few_screened")
+@pytest.mark.thorough
 def test_all_kernels_are_trained_and_searched_for_if_that_is_asked_for(calls):
     X, y = make_series(60)
     model = small(**OPTIONS | {"n_trained": None}).fit(X[:25], y[:25])
@@ -175,6 +177,7 @@ def test_bounds_of_kept_kernels_have_the_divergence_of_their_hyperparameters(mon
     assert_allclose(model.local_lower_bounds_, state.log_jacobians + bounds)
 
 
+@pytest.mark.thorough
 def test_climbs_that_will_not_come_near_the_best_end(monkeypatch):
     """And what they have reached is a bound on all rows, only lower than it could be."""
     monkeypatch.setattr(_training, "_SCREENING_ITERATIONS", 1)
@@ -213,6 +216,7 @@ def test_as_many_passes_are_announced_as_there_may_be(calls):
 
 
 @pytest.mark.parametrize("now", [{"transforms": ["identity"]}, {"kernels": [RBF()]}])
+@pytest.mark.every_nth("now", 3)
 def test_a_stream_goes_on_with_its_kernels_whatever_a_fit_would_have_now(now):
     """As many passes are announced as these need."""
     X, y = make_series(40)

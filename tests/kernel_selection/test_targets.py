@@ -174,6 +174,7 @@ def test_beyond_the_kept_rows_none_may_lie_below_the_logarithm(monkeypatch):
 
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": 16, "max_iter": 2}])
+@pytest.mark.every_nth("options", 2)
 def test_chunks_beyond_the_kept_rows_keep_the_jacobian(options, monkeypatch):
     monkeypatch.setattr("skvbgp.kernel_selection._learner.COLLAPSED_ROWS", 30)
     X, y = make_positive(60)
@@ -187,6 +188,7 @@ def test_chunks_beyond_the_kept_rows_keep_the_jacobian(options, monkeypatch):
 
 
 @pytest.mark.parametrize("include_noise", [True, False])
+@pytest.mark.every_nth("include_noise", 2)
 def test_draws_are_of_the_mixture(include_noise):
     """None where the density is zero, and as many below each quantile as it says."""
     X, y = make_positive()

@@ -243,6 +243,7 @@ def test_rows_of_little_weight_are_believed_less():
 @pytest.mark.parametrize("estimator", INSTANCES[1:], ids=["batches", "gaussian"])
 @pytest.mark.usefixtures("quick_searches")
 @pytest.mark.every_nth("estimator", 2)
+@pytest.mark.thorough
 def test_scikit_learns_check_of_other_settings(estimator):
     check_sample_weight_equivalence_on_dense_data("VBKSRegressor", clone(estimator))
 

@@ -40,6 +40,7 @@ def test_waves_are_cosines_and_sines():
 
 
 @pytest.mark.parametrize("kernel", CASES, ids=repr)
+@pytest.mark.every_nth("kernel", 3)
 def test_features_average_to_the_kernel(kernel):
     X, Z = inputs(4), inputs(3, seed=1)
     if has_white(kernel) or has_wiener(kernel) or is_isotropic_periodic(kernel):
@@ -72,6 +73,7 @@ def test_functions_are_features_times_weights(kernel, tile, monkeypatch):
 
 
 @pytest.mark.parametrize("m", [1, pytest.param(2, marks=pytest.mark.thorough), 257])
+@pytest.mark.every_nth("m", 2)
 def test_weighted_tails_are_uniform_on_average(m):
     """Also where they are rare, which few draws would meet."""
     n, rng = 40_000 if m > 1 else 10_000, np.random.RandomState(0)
@@ -89,6 +91,7 @@ ROUGH = [Matern(1.2, nu=1.5), Matern(1.2, nu=2.5), RationalQuadratic(1.2, alpha=
 
 
 @pytest.mark.parametrize("kernel", [*ROUGH, Matern(1.2, nu=2.5) * RBF(2.0)], ids=repr)
+@pytest.mark.every_nth("kernel", 2)
 def test_what_rows_leave_open_has_its_variance(kernel):
     """Waves that known rows do not determine are few and decide; slopes have heavy tails."""
     X, x = np.linspace(-2.0, 2.0, 17)[:, None], np.array([0.13])
@@ -122,6 +125,7 @@ def test_an_isotropic_period_of_one_input():
 
 
 @pytest.mark.parametrize("kernel", CASES, ids=repr)
+@pytest.mark.every_nth("kernel", 3)
 def test_gradient_of_features(kernel):
     if has_white(kernel) or has_wiener(kernel) or is_isotropic_periodic(kernel):
         pytest.skip("no features")

@@ -37,6 +37,7 @@ def test_the_list_of_cases_is_complete():
 
 
 @pytest.mark.parametrize("kernel", CASES, ids=repr)
+@pytest.mark.every_nth("kernel", 3)
 def test_vjp(kernel, rng):
     X, Z, dK = inputs(6), inputs(4, seed=1), rng.normal(size=(6, 4))
     dtheta, dX, dZ = kernel.vjp(X, Z, kernel(X, Z), dK)
@@ -46,6 +47,7 @@ def test_vjp(kernel, rng):
 
 
 @pytest.mark.parametrize("kernel", CASES, ids=repr)
+@pytest.mark.every_nth("kernel", 3)
 def test_vjp_of_the_same_inputs(kernel, rng):
     X, dK = inputs(5), rng.normal(size=(5, 5))  # dK is not symmetric
     dtheta, dX, dZ = kernel.vjp(X, None, kernel(X), dK)
@@ -55,6 +57,7 @@ def test_vjp_of_the_same_inputs(kernel, rng):
 
 
 @pytest.mark.parametrize("kernel", CASES, ids=repr)
+@pytest.mark.every_nth("kernel", 2)
 def test_vjp_diag(kernel, rng):
     X, ddiag = inputs(5), rng.normal(size=5)
     dtheta, dX = kernel.vjp_diag(X, ddiag)
@@ -105,6 +108,7 @@ def test_positive_kernels_read_the_cotangent_of_their_logarithm(kernel, rng):
 
 
 @pytest.mark.parametrize("kernel", CASES, ids=repr)
+@pytest.mark.every_nth("kernel", 3)
 def test_gradient_in_one_input(kernel):
     x, Z = inputs(1)[0], inputs(5, seed=1)
     found = kernel.gradient(x, Z)
@@ -128,6 +132,7 @@ def is_rough(kernel):
 
 
 @pytest.mark.parametrize("kernel", CASES, ids=repr)
+@pytest.mark.every_nth("kernel", 2)
 def test_curvature_is_the_variance_of_a_derivative(kernel):
     """That of a difference of the function, at points close together."""
     X, step = inputs(3), 1e-4

@@ -14,6 +14,7 @@ def at_several(kernel):
 
 
 @pytest.mark.parametrize("kernel", CASES, ids=repr)
+@pytest.mark.every_nth("kernel", 2)
 def test_values_are_those_of_the_kernels(kernel):
     X, Z = inputs(5), inputs(4, seed=1)
     Z = np.vstack([X[:1], Z[1:]])

@@ -22,6 +22,7 @@ def few_inputs(request, monkeypatch):
 
 @pytest.mark.usefixtures("few_inputs")
 @pytest.mark.parametrize("kernel", CASES, ids=repr)
+@pytest.mark.every_nth("kernel", 3)
 def test_values_and_gradient_are_those_of_the_kernel(kernel, rng):
     X, dK = np.vstack([inputs(7), inputs(2)]), symmetric(rng, 9)  # two places twice
     K, pull_back = Pairs(X).evaluate(kernel)

@@ -34,6 +34,7 @@ def test_representation_equality_and_hash(kernel):
 
 
 @pytest.mark.parametrize("kernel", CASES, ids=repr)
+@pytest.mark.every_nth("kernel", 2)
 def test_theta(kernel):
     theta = kernel.theta
     assert theta.shape == (len(kernel.hyperparameters),) == (kernel.n_free,)

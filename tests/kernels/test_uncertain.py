@@ -29,7 +29,7 @@ def make_rows(rng, n=7, sure=0.5):
 
 
 def test_squared_exponentials_are_averaged(rng):
-    X, Z = make_rows(rng), make_rows(rng, 4)
+    X, Z = make_rows(rng, 5), make_rows(rng, 3)
     covariance = UncertainCovariance(RBF(SCALES), 3)
     for A, B, K in ((X, Z, covariance(X, Z)), (X, X, covariance(X))):
         expected = [
@@ -44,7 +44,7 @@ def test_squared_exponentials_are_averaged(rng):
 
 def test_anova_kernels_are_averaged(rng):
     """As functions of one input and of sets of inputs, which are independent."""
-    X, Z, variances = make_rows(rng), make_rows(rng, 4), np.array([0.5, 2.0, 1.0])
+    X, Z, variances = make_rows(rng, 4), make_rows(rng, 2), np.array([0.5, 2.0, 1.0])
     covariance = UncertainCovariance(Anova(SCALES, variances), 3)
     for A, B, K in ((X, Z, covariance(X, Z)), (X, X, covariance(X))):
         expected = np.ones((len(A), len(B)))

@@ -57,6 +57,7 @@ def test_the_best_shared_scale_is_that_of_all_frequencies(rng):
     [{}, {"objective": "bound"}, {"posterior": "factorised"}, {"solver": "adam"}],
     ids=["joint", "bound", "factorised", "adam"],
 )
+@pytest.mark.every_nth("parameters", 3)
 def test_columns_of_a_category_stay_equal(rng, parameters):
     X, y = make_data(80, rng)
     model = make_model(**parameters).fit(X[:60], y[:60])

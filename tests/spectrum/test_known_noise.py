@@ -94,6 +94,7 @@ def test_the_posterior_of_weights_is_that_of_the_linear_model(rng, R, weight):
 
 
 @weights
+@pytest.mark.every_nth("weight", 2)
 def test_steps_of_the_noise_raise_the_likelihood(rng, R, weight):
     rows, structure = known(rng, weight), Structure(M, D, "point")
     alphas = np.concatenate([R.ravel(), 0.3 * rng.standard_normal(2 * M)])[None]
@@ -176,6 +177,7 @@ FIXED = {"learn_hyperparameters": False, "noise_variance": 0.3, "signal_variance
 @pytest.mark.parametrize("gamma", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("n_neighbors", [None, 9])
 @pytest.mark.every_nth("n_neighbors", 2)
+@pytest.mark.every_nth("gamma", 3)
 def test_what_all_rows_share_is_a_learned_variance(posterior, gamma, n_neighbors):
     X, y = make_data(40)
     options = {"posterior": posterior, "gamma": gamma, "n_neighbors": n_neighbors}
@@ -188,6 +190,7 @@ def test_what_all_rows_share_is_a_learned_variance(posterior, gamma, n_neighbors
 
 
 @pytest.mark.parametrize("objective", ["blocks", "bound"])
+@pytest.mark.every_nth("objective", 2)
 def test_a_weight_is_so_many_copies_to_training(objective, rng, unmerged):
     X, y = make_data(40)
     y_var = rng.choice([0.0, 0.5], 40)

@@ -27,6 +27,7 @@ def leave_out_by_brute_force(model, X, i, y_var=None):
 @pytest.mark.parametrize("n_neighbors", [None, 7, 40, 500])
 @pytest.mark.parametrize("n_frequencies", [2, 8, 30])
 @pytest.mark.in_turn("n_frequencies")
+@pytest.mark.every_nth("n_frequencies", 2)
 def test_as_the_others_alone(n_neighbors, n_frequencies):
     """Whether there are more rows than features or less."""
     X, y = make_data()
@@ -39,6 +40,7 @@ def test_as_the_others_alone(n_neighbors, n_frequencies):
 
 
 @pytest.mark.parametrize("n_neighbors", [None, 7])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_weights_known_noise_and_streams(n_neighbors, rng):
     X, y = make_data()
     weight, y_var = rng.uniform(0.2, 3.0, 60), rng.uniform(0.0, 2.0, 60)
@@ -52,6 +54,7 @@ def test_weights_known_noise_and_streams(n_neighbors, rng):
         assert_allclose([mean[i], std[i]], expected, atol=1e-8)
 
 
+@pytest.mark.thorough
 def test_rows_of_a_stream_that_has_begun_again():
     """It is that of a fit to all of them, of which equal ones are one."""
     X, y = make_data()
@@ -69,6 +72,7 @@ def test_rows_of_a_stream_that_has_begun_again():
 
 
 @pytest.mark.parametrize("n_neighbors", [None, 7])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_a_row_that_has_no_others(n_neighbors):
     """It is alone in its block, or alone in the world: the prior predicts it."""
     X, y = make_data(6)

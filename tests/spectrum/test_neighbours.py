@@ -42,6 +42,7 @@ def grouping(way, monkeypatch):
 
 @in_groups
 @pytest.mark.parametrize("stack_size", [1, 100, 10**6])
+@pytest.mark.every_nth("k", 2)
 def test_each_row_has_the_conditional_of_its_neighbours(
     rng, rows, R, k, grouping, stack_size, monkeypatch
 ):
@@ -107,6 +108,7 @@ def test_only_rows_that_are_near_to_some_are_passed_on(rows):
 
 @pytest.mark.parametrize("gamma", [-0.3, 0.0, 0.4])
 @pytest.mark.parametrize("k", [5, 30])
+@pytest.mark.every_nth("gamma", 3)
 def test_predictions_are_the_literal_conditional_of_the_nearest_rows(gamma, k, monkeypatch):
     """In several groups; near means that of standardised inputs."""
     monkeypatch.setattr("skvbgp.spectrum._posterior._TILE_ROWS", 4)
@@ -129,6 +131,7 @@ def test_predictions_are_the_literal_conditional_of_the_nearest_rows(gamma, k, m
 
 
 @pytest.mark.parametrize("n_neighbors", [60, 1000])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_neighbours_that_are_all_rows_equal_a_single_block(n_neighbors):
     X, y = make_data()
     near = small(n_neighbors=n_neighbors, **KNOWN).fit(X, y)

@@ -41,6 +41,7 @@ def parts(model):
 
 
 @pytest.mark.parametrize("gamma", [-1.0, -0.3, 0.0, 0.4, 1.0])
+@pytest.mark.every_nth("gamma", 4)
 def test_point_posterior_at_gamma_is_the_literal_conditional(gamma):
     """At gamma = 0 this is the local SSGP predictor."""
     X, y = make_data()
@@ -91,6 +92,7 @@ def test_bound_of_the_linear_model_is_its_evidence():
 @pytest.mark.parametrize("posterior", POSTERIORS)
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
 @pytest.mark.in_turn("posterior")
+@pytest.mark.every_nth("gamma", 3)
 def test_rows_are_predicted_alone_as_in_a_batch(posterior, gamma):
     X, y = make_data()
     model = small(posterior=posterior, gamma=gamma).fit(X, y)
@@ -106,6 +108,7 @@ def test_rows_are_predicted_alone_as_in_a_batch(posterior, gamma):
     [{"gamma": gamma} for gamma in (0.0, 0.5, 1.0)]
     + [{"gamma": gamma, "n_neighbors": 9} for gamma in (0.0, 0.5)],
 )
+@pytest.mark.every_nth("settings", 2)
 def test_joint_covariance_has_the_variances_and_is_positive_semidefinite(settings):
     X, y = make_data()
     model = small(**settings).fit(X, y)
@@ -151,6 +154,7 @@ def test_intervals_are_calibrated_at_both_ends_of_gamma(gamma):
 
 @pytest.mark.parametrize("objective", ["blocks", "bound"])
 @pytest.mark.every_nth("objective", 2)
+@pytest.mark.thorough
 def test_joint_posterior_correlates_frequencies_and_has_the_higher_bound(objective):
     X, y = make_data()
     common = {"objective": objective, "max_iter": 60, "batch_size": 64}
@@ -185,6 +189,7 @@ def test_bound_rises_while_it_is_maximised():
     assert len(model.lower_bounds_) == model.n_iter_ == 40
 
 
+@pytest.mark.thorough
 def test_objective_bound_has_the_higher_bound():
     """From one start."""
     X, y = make_data(200)
@@ -234,6 +239,7 @@ def test_chunks_in_any_order_equal_one_fit():
 
 
 @pytest.mark.parametrize("posterior", POSTERIORS)
+@pytest.mark.every_nth("posterior", 2)
 def test_new_rows_join_their_block_and_change_its_predictions(posterior):
     X, y = make_data(100)
     held = {"learn_hyperparameters": False, "n_neighbors": None}
@@ -289,8 +295,8 @@ def test_a_stream_goes_on_learning(objective, monkeypatch):
 
 
 def test_learning_visits_as_many_rows_however_many_are_known(monkeypatch):
-    X, y = make_data(1400)
-    model, visited = small(4, n_blocks="auto", max_iter=5, batch_size=128).fit(X[:300], y[:300]), []
+    X, y = make_data(700)
+    model, visited = small(4, n_blocks="auto", max_iter=5, batch_size=64).fit(X[:150], y[:150]), []
 
     def observed(block, *args):
         visited.append(len(block))
@@ -298,7 +304,7 @@ def test_learning_visits_as_many_rows_however_many_are_known(monkeypatch):
 
     monkeypatch.setattr("skvbgp.spectrum._learner._RETRAINED_ROWS", 0)
     monkeypatch.setattr("skvbgp.spectrum._training.evidence_gradient", observed)
-    for rows in (slice(300, 400), slice(400, 1300), slice(1300, 1400)):
+    for rows in (slice(150, 200), slice(200, 650), slice(650, 700)):
         visited.clear()
         model.partial_fit(X[rows], y[rows])
         n_new = rows.stop - rows.start
@@ -378,6 +384,7 @@ def test_a_failed_call_changes_nothing():
 
 
 @pytest.mark.parametrize("posterior", POSTERIORS)
+@pytest.mark.every_nth("posterior", 3)
 def test_a_pickle_holds_one_triangle_of_q_and_not_its_factors(posterior):
     """They are as large again. Made anew, they are the same, also in products of a single draw."""
     X, y = make_data()
@@ -461,6 +468,7 @@ def test_units_of_y_and_x_do_not_matter(scale):
     ],
 )
 @pytest.mark.in_turn("posterior", "objective")
+@pytest.mark.every_nth("change", 3)
 def test_degenerate_data_have_finite_answers(posterior, objective, change):
     X, y = change(*make_data())
     model = small(posterior=posterior, objective=objective, n_blocks="auto", max_iter=2)
@@ -489,6 +497,7 @@ def test_wrong_parameters_have_clear_errors(parameters, message):
 
 
 @pytest.mark.parametrize(("n_frequencies", "chosen"), [(400, "joint"), (401, "factorised")])
+@pytest.mark.every_nth("n_frequencies", 2)
 def test_the_posterior_is_joint_while_that_is_cheap(n_frequencies, chosen):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((8, 3))

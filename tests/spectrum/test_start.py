@@ -94,6 +94,7 @@ def test_rows_that_many_inputs_interpolate_have_noise():
 
 
 @pytest.mark.parametrize("are_all", [True, False])
+@pytest.mark.every_nth("are_all", 2)
 def test_a_rough_function_has_heavy_tailed_frequencies(are_all):
     rows = make_rows(200, rough=True)
     R, hyper = start_from_evidence(rows, 20, BEFORE, np.random.RandomState(0), are_all=are_all)
@@ -141,6 +142,7 @@ def test_a_target_of_noise_alone_has_no_other_variance():
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.every_nth("seed", 3)
 def test_few_rows_of_noise_are_predicted_as_noise(seed):
     """NLPD is not above that of the mean and the variance by more than a twentieth."""
     rng = np.random.default_rng(seed)

@@ -167,6 +167,7 @@ def test_a_weight_stays_with_its_row_when_blocks_are_divided():
 @pytest.mark.parametrize("gamma", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("n_neighbors", [None, 1000])
 @pytest.mark.every_nth("n_neighbors", 2)
+@pytest.mark.every_nth("gamma", 3)
 def test_a_weight_is_so_many_copies(posterior, gamma, n_neighbors, rng, unmerged):
     X, y = make_data(40)
     weight, copies = draw_weights(rng, 40)
@@ -179,6 +180,7 @@ def test_a_weight_is_so_many_copies(posterior, gamma, n_neighbors, rng, unmerged
 
 
 @pytest.mark.parametrize("objective", ["blocks", "bound"])
+@pytest.mark.every_nth("objective", 2)
 def test_a_weight_is_so_many_copies_to_training(objective, rng, unmerged):
     X, y = make_data(40)
     weight, copies = draw_weights(rng, 40)
@@ -193,6 +195,7 @@ def test_a_weight_is_so_many_copies_to_training(objective, rng, unmerged):
 @pytest.mark.parametrize("options", [{}, {"objective": "bound"}, {"n_neighbors": 5}])
 @pytest.mark.in_turn("posterior")
 @pytest.mark.every_nth("options", 2)
+@pytest.mark.every_nth("posterior", 3)
 def test_training_cannot_tell_a_weight_from_copies(posterior, options, rng):
     """Wherever rows are picked: mini-batches, blocks and neighbours."""
     X, y = make_data(60)
