@@ -57,6 +57,7 @@ doctest_test_doctest_blocks = ""  # the examples of docstrings are pytest's
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
+    "parallel": 2,  # examples at a time
     "within_subsection_order": ExplicitOrder(
         [
             "plot_quickstart.py",
