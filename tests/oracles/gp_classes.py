@@ -1,7 +1,10 @@
 """Literal twins of the classes of skvbgp.gp: what is left out, is by solving without it."""
 
+from functools import cache
+
 import numpy as np
 from scipy import stats
+from scipy.special import log_ndtr, ndtr
 
 from tests.oracles.gp import predict_sparse
 
@@ -77,11 +80,11 @@ def differentiate_probit(f, counts, t):
     total = np.zeros((4, len(f)))
     for c, sign in enumerate((-1.0, 1.0)):
         z = sign * f / np.sqrt(t)
-        r = stats.norm.pdf(z) / stats.norm.cdf(z)
+        r = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi) / ndtr(z)
         dr = -r * (z + r)
         ddr = -dr * (z + r) - r * (1.0 + dr)
         slope = sign / np.sqrt(t)
-        total += counts[:, c] * [stats.norm.logcdf(z), slope * r, slope**2 * dr, slope**3 * ddr]
+        total += counts[:, c] * [log_ndtr(z), slope * r, slope**2 * dr, slope**3 * ddr]
     return total
 
 
@@ -90,9 +93,12 @@ def find_probit_mode(K, mean, counts, t):
     f = mean.copy()
     for _ in range(100):
         _, g, curvature, _ = differentiate_probit(f, counts, t)
-        f = f - np.linalg.solve(
+        step = np.linalg.solve(
             np.diag(curvature) - np.linalg.inv(K), g - np.linalg.solve(K, f - mean)
         )
+        f = f - step
+        if np.max(np.abs(step)) < 1e-14:
+            break
     return f
 
 
@@ -180,22 +186,24 @@ def leave_out_versus_rest(K, counts, units, frequencies, own, t, noise):
     Each class and the rest have a process of their own, of the covariances K, whose functions have
     the variances `own` a priori.
     """
+
+    def pair(votes, c):
+        return np.column_stack([votes.sum(axis=1) - votes[:, c], votes[:, c]])
+
+    means = [stats.norm.ppf(frequency) * np.sqrt(noise + own) for frequency in frequencies]
+    modes = [find_probit_mode(K, mean, pair(counts, c), t) for c, mean in enumerate(means)]
     result = []
     for i, b in zip(*np.nonzero(counts), strict=True):
         left = counts.copy()
         left[i, b] -= units[b]
         p = np.empty(len(frequencies))
-        for c, frequency in enumerate(frequencies):
-            mean = stats.norm.ppf(frequency) * np.sqrt(noise + own)
-            both, rest = (
-                np.column_stack([v.sum(axis=1) - v[:, c], v[:, c]]) for v in (counts, left)
-            )
-            f = find_probit_mode(K, mean, both, t)
+        for c, (mean, f) in enumerate(zip(means, modes, strict=True)):
+            rest = pair(left, c)
             _, g, curvature, _ = differentiate_probit(f, rest, t)
             precision = np.linalg.inv(K) - np.diag(curvature)
             centre = mean + np.linalg.solve(precision, g - curvature * (f - mean))
             variance = np.linalg.inv(precision)[i, i]
-            p[c] = stats.norm.cdf(centre[i] / np.sqrt(t[i] + variance))
+            p[c] = ndtr(centre[i] / np.sqrt(t[i] + variance))
         result.append((i, b, p / p.sum()))
     return result
 
@@ -206,11 +214,17 @@ def measure_sparse_prior(covariance, Z, X):
     return K, covariance.diag(X) - np.diagonal(K)
 
 
+@cache
+def find_nodes():
+    """And weights, of a standard normal variable."""
+    return np.polynomial.hermite_e.hermegauss(80)
+
+
 def match_site(mean, variance, label, t):
     """Precision and shift of the site of one vote for the first or second class, by quadrature."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    nodes, weights = find_nodes()
     f = mean + np.sqrt(variance) * nodes
-    p = weights * stats.norm.cdf((2 * label - 1) * f / np.sqrt(t))
+    p = weights * ndtr((2 * label - 1) * f / np.sqrt(t))
     first = p @ f / p.sum()
     second = p @ (f - first) ** 2 / p.sum()
     return 1.0 / second - 1.0 / variance, first / second - mean / variance
