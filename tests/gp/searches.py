@@ -5,6 +5,7 @@ import numpy as np
 from skvbgp.gp._process import start_process
 from skvbgp.gp.classes._few_places import FewPlacesSearch
 from skvbgp.gp.classes._many_places import ManyPlacesSearch
+from skvbgp.gp.classes._start import make_class_kernels
 from skvbgp.gp.search._few_rows import FewRowsSearch
 from skvbgp.gp.search._many_rows import ManyRowsSearch
 from skvbgp.gp.search._sample import Sample
@@ -34,3 +35,13 @@ def make_class_search(votes, d, k, rng=None, max_iter=1, end_pass=lambda make: F
     rng = np.random.RandomState(0) if rng is None else rng
     known = votes, d, rng, max_iter, 1e-3, end_pass
     return FewPlacesSearch(*known) if len(votes) <= k else ManyPlacesSearch(*known, k, m)
+
+
+def try_few_kernels(patch):
+    """Let searches of estimators begin with two kernels."""
+    patch.setattr("skvbgp.gp._learner.make_base_kernels", choose_few(make_base_kernels))
+    patch.setattr("skvbgp.gp.classes._learner.make_class_kernels", choose_few(make_class_kernels))
+
+
+def choose_few(make):
+    return lambda d: [pair for pair in make(d) if pair[0] in ("Matern-5/2", "SE")]

@@ -43,7 +43,7 @@ def data():
 
 
 def make_model(kernel=None, **parameters):
-    return small_outputs(kernel, **({"output_covariance": "learned"} | parameters))
+    return small_outputs(kernel, **({"output_covariance": "learned", "max_iter": 4} | parameters))
 
 
 @pytest.fixture
@@ -71,17 +71,18 @@ def judge(state, rows, hidden):
 def fit_alone(X, y, **parameters):
     """The second output's own model, of the rows in which it was observed."""
     seen = ~np.isnan(y)
-    return small_outputs(**parameters).fit(X[seen], y[seen])
+    return small_outputs(**{"max_iter": 4} | parameters).fit(X[seen], y[seen])
 
 
 # -- who predicts ----------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("few_kernels", "unjudged")
 def test_outputs_of_other_kinds_stay_apart():
-    X, Y = draw_data(200)
-    model = VBGPRegressor(output_covariance="learned", random_state=0, max_iter=8).fit(X, Y)
+    X, Y = draw_data(120)
+    model = VBGPRegressor(output_covariance="learned", random_state=0, max_iter=4).fit(X, Y)
     assert not model.learns_from_others_[1]
-    own = VBGPRegressor(random_state=0, max_iter=8).fit(X, Y)
+    own = VBGPRegressor(random_state=0, max_iter=4).fit(X, Y)
     joint = replace(model._state, apart=(None, None))
     errors = []
     for posterior in (model._state.posterior, own._posterior(), joint.posterior):
@@ -139,6 +140,7 @@ def test_what_is_not_learned_does_not_decide(data):
 
 
 @pytest.mark.parametrize("kind", ["missing", "complete", "repeated", "copied"])
+@pytest.mark.every_nth("kind", 2)
 def test_choice_is_by_the_density_of_hidden_values(data, monkeypatch, kind):
     """Of dense processes given what is not hidden, Student's t with five degrees of freedom.
 

@@ -185,15 +185,15 @@ def test_numbers_beside_categories_may_be_of_any_type(rng):
     assert "Make numbers of dates" in error.value.__notes__[0]
 
 
+@pytest.mark.usefixtures("few_kernels", "unjudged")
 @pytest.mark.parametrize("kernel", [KERNEL, "auto"])
 @pytest.mark.parametrize("n_known", [2, 3])
 def test_a_warm_start_may_have_other_categories(kernel, n_known, rng):
     """More or fewer of them, with what was learned of the input."""
     X, y = make_data(60, rng)
     few = np.isin(X[:, 1], list("abc")[:n_known])
-    model = make_model(kernel=kernel, learn_hyperparameters=True, warm_start=True).fit(
-        X[few], y[few]
-    )
+    options = {"kernel": kernel, "learn_hyperparameters": True, "max_iter": 5}
+    model = make_model(**options, warm_start=True).fit(X[few], y[few])
     X[:5, 1] = "d"
     again = clone(model).fit(X, y)
     model.fit(X, y)

@@ -63,12 +63,13 @@ def test_a_class_that_is_near_no_row_is_told_apart():
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 10])
+@pytest.mark.usefixtures("quick_searches")
 def test_far_from_all_rows_the_frequencies_are_left(n_neighbors):
-    X, y = make_classes(60)
-    y = np.where(np.arange(60) % 3, y, 0)
+    X, y = make_classes(30)
+    y = np.where(np.arange(30) % 3, y, 0)
     model = small(n_neighbors=n_neighbors).fit(X, y)
     far = model.predict_proba([[1e4, 0.0], [0.0, -1e5]])
-    frequencies = (np.bincount(y) + 1 / 3) / 61
+    frequencies = (np.bincount(y) + 1 / 3) / 31
     assert_allclose(far, [frequencies, frequencies])
     assert_allclose(model.class_prior_, frequencies)
 
@@ -96,6 +97,7 @@ def test_few_rows_are_also_explained_by_lines(monkeypatch):
     assert losses[0] < 0.9 * losses[1]
 
 
+@pytest.mark.usefixtures("quick_searches")
 def test_two_classes_and_their_log_odds():
     X, y = make_classes(60, K=2)
     model = small().fit(X, np.array(["no", "yes"])[y])
@@ -211,6 +213,7 @@ def test_many_rows_at_few_places_do_not_learn_again_with_every_call(rng):
     assert len(model._state.rows) == 8 and model._state.found is found
 
 
+@pytest.mark.usefixtures("quick_searches")
 def test_a_class_that_comes_later_is_learned():
     X, y = make_classes(80)
     first = np.flatnonzero(y < 2)[:40]
@@ -253,6 +256,7 @@ def test_hyperparameters_follow_when_a_quarter_of_what_counts_is_new(forgetting,
     assert_allclose(model.predict_proba(X), whole.predict_proba(X), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.usefixtures("quick_searches")
 def test_every_call_learns_again_as_long_as_fewer_than_32_rows_were_known():
     X, y = make_classes(36)
     model = small().partial_fit(X[:30], y[:30], classes=np.unique(y))
@@ -260,6 +264,7 @@ def test_every_call_learns_again_as_long_as_fewer_than_32_rows_were_known():
     assert trained == [31, 32, 32, 32, 32, 32]
 
 
+@pytest.mark.usefixtures("quick_searches")
 def test_what_else_has_a_stream_that_forgets_learn_again():
     """A class that had no row in the window; hyperparameters that are not learned; a warm start."""
     X, y = make_classes(80)
@@ -281,6 +286,7 @@ def test_what_else_has_a_stream_that_forgets_learn_again():
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 8])
+@pytest.mark.usefixtures("quick_searches")
 def test_weights_are_repetitions(rng, n_neighbors):
     X, y = make_classes(40)
     times = rng.integers(0, 4, 40)
@@ -308,6 +314,7 @@ def test_copies_tell_no_labels(rng):
     assert p.max() < 0.98
 
 
+@pytest.mark.usefixtures("quick_searches")
 def test_a_heavier_class_is_believed_more(rng):
     X, y = make_classes(60)
     y = rng.permutation(y)
@@ -322,13 +329,14 @@ def test_a_heavier_class_is_believed_more(rng):
 @pytest.mark.parametrize("options", [{}, {"n_neighbors": 12}, FIXED])
 def test_weights_of_classes_multiply_odds(options, rng):
     """They are no rows: what is learned of the functions is the same."""
-    X, y = make_classes(80)
-    y = np.where(rng.uniform(size=80) < 0.2, 0, y)
-    weights = rng.integers(1, 3, 80)
-    plain = small(**options).fit(X[:70], y[:70], weights[:70])
-    heavy = small(class_weight={1: 5.0, 2: 0.1}, **options).fit(X[:70], y[:70], weights[:70])
-    even = small(class_weight="balanced", **options).fit(X[:70], y[:70], weights[:70])
-    for known in (70, 80):
+    X, y = make_classes(60)
+    y = np.where(rng.uniform(size=60) < 0.2, 0, y)
+    weights = rng.integers(1, 3, 60)
+    options, known = {"max_iter": 2, **options}, (X[:50], y[:50], weights[:50])
+    plain = small(**options).fit(*known)
+    heavy = small(class_weight={1: 5.0, 2: 0.1}, **options).fit(*known)
+    even = small(class_weight="balanced", **options).fit(*known)
+    for known in (50, 60):
         totals = np.bincount(y[:known], weights[:known])
         for model, factors in [(heavy, [1.0, 5.0, 0.1]), (even, 1.0 / totals)]:
             expected = plain.predict_proba(X + 0.1) * factors
@@ -337,9 +345,9 @@ def test_weights_of_classes_multiply_odds(options, rng):
             far = model.predict_proba(np.full((1, 2), 1e5))[0]
             assert_allclose(model.class_prior_, far, rtol=1e-6)
             assert model.kernels_ == plain.kernels_
-        if known == 70:
+        if known == 50:
             for model in (plain, heavy, even):
-                model.partial_fit(X[70:], y[70:], sample_weight=weights[70:])
+                model.partial_fit(X[50:], y[50:], sample_weight=weights[50:])
 
 
 @pytest.mark.parametrize("bad", [-1.0, np.nan, 1e-12, 1e12])
@@ -412,7 +420,7 @@ def test_a_warm_start_has_a_pass_for_every_kernel_found():
     assert model.set_params(kernel=Matern(nu=1.5)).fit(X, y).n_iter_ == n_kernels + 1
 
 
-@pytest.mark.usefixtures("quick_searches")
+@pytest.mark.usefixtures("quick_searches", "few_kernels")
 @pytest.mark.parametrize(
     "kernels", [("auto", Matern(2.0, nu=1.5)), (Matern(2.0, nu=1.5), "auto")], ids=["auto", "given"]
 )
@@ -431,7 +439,7 @@ def test_kernels_of_the_fit_before_keep_their_units(kernels):
     assert_array_equal(other.predict_proba(X), model.predict_proba(X))
 
 
-@pytest.mark.usefixtures("quick_searches")
+@pytest.mark.usefixtures("quick_searches", "few_kernels")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("n_neighbors", ["auto", 8])
 @pytest.mark.parametrize(
@@ -452,17 +460,17 @@ def test_degenerate_data_get_an_answer(kind, n_neighbors):
         y = (np.arange(40) == 7).astype(int)
     else:
         X, y = X[:2], np.array([0, 1])
-    model = VBGPClassifier(n_neighbors=n_neighbors, max_iter=3, random_state=0).fit(X, y)
+    model = VBGPClassifier(n_neighbors=n_neighbors, max_iter=1, random_state=0).fit(X, y)
     p = model.predict_proba(np.vstack([X, X + 100.0]))
     assert np.isfinite(p).all()
     assert_allclose(p.sum(axis=1), 1.0)
 
 
 @pytest.mark.usefixtures("quick_searches")
-@pytest.mark.parametrize("k, stop_after", [(60, 1), (60, 7), (60, 10), (20, 1), (20, 9)])
+@pytest.mark.parametrize("k, stop_after", [(30, 1), (30, 7), (30, 10), (12, 1), (12, 9)])
 def test_a_callback_may_stop(k, stop_after):
     """A search of few places, or of many, after any of its trials."""
-    X, y = make_classes(60)
+    X, y = make_classes(30)
     calls = []
 
     def end_pass(make):
@@ -523,9 +531,10 @@ def test_kernels_of_both_kinds_may_share(k, most):
     assert_allclose(found.belief.sum(), 1.0)
 
 
+@pytest.mark.usefixtures("quick_searches")
 def test_many_kernels_of_equal_worth_share():
-    X, y = make_classes(40, K=2)
-    model = small([(f"k{i}", Matern(1.0)) for i in range(30)], max_iter=1).fit(X, y)
+    X, y = make_classes(20, K=2)
+    model = small([(f"k{i}", Matern(1.0)) for i in range(24)], max_iter=1).fit(X, y)
     assert len(model.kernels_) > 1
     assert_allclose(model.kernel_posterior_.sum(), 1.0)
 
@@ -562,6 +571,7 @@ def test_bad_kernels_are_refused(kernel):
 
 
 @pytest.mark.parametrize(("n", "total"), [(20, 46), (30, 66)])
+@pytest.mark.usefixtures("quick_searches")
 def test_weights_are_repetitions_in_a_stream(rng, n, total):
     """Also where it is asked whether rows are few, or have doubled."""
     X, y = make_classes(n + 3)

@@ -303,7 +303,7 @@ def make_stripes(n, K=2, d=2, seed=0):
 def test_when_one_is_tried(case, is_tried, monkeypatch):
     monkeypatch.setattr(_search, "_MOST_CLASSES", 3)
     K = 3 if "three" in case else 4 if "many" in case else 2
-    X, y = make_stripes(60, K, d=1 if case == "one input" else 2)
+    X, y = make_stripes(30, K, d=1 if case == "one input" else 2)
     weight = {"weights that are not whole": 1.5}.get(case, 2.0 if "twice" in case else 1.0)
     counts = np.eye(K)[y] * weight
     if weight == 1.5:
@@ -367,8 +367,8 @@ def test_what_a_fit_goes_on_from(learns):
 @pytest.mark.parametrize("gains", [[False], [True, False], [True, True]])
 def test_where_it_gains_it_learns_from_more_rows(gains, monkeypatch):
     """Its length scales start where regressions have theirs, and then where they were."""
-    monkeypatch.setattr(_many_places, "_LABELLED", ((15, 2), (30, 2)))
-    X, y = make_stripes(60)
+    monkeypatch.setattr(_many_places, "_LABELLED", ((12, 2), (24, 2)))
+    X, y = make_stripes(40)
     search = make_search(X, np.eye(2)[y])
     fit_models, tried, told = type(search).fit.__get__(search), [], []
     monkeypatch.setattr(
@@ -400,7 +400,7 @@ def test_where_it_gains_it_learns_from_more_rows(gains, monkeypatch):
 
 def test_it_is_trained_on_some_rows_that_count_once(monkeypatch):
     monkeypatch.setattr(_many_places, "_LABELLED", ((20, 2),))
-    X, y = make_stripes(60)
+    X, y = make_stripes(40)
     search = make_class_search(Votes.of(X, 3.0 * np.eye(2)[y]), 2, 10, m=20)
     kernels, groups = make_class_kernels(2)[:1], []
     fit_models = type(search).fit.__get__(search)
@@ -413,7 +413,7 @@ def test_it_is_trained_on_some_rows_that_count_once(monkeypatch):
 
 @pytest.mark.parametrize("gains", [True, False])
 def test_votes_left_out_have_to_gain(gains, monkeypatch):
-    X, y = make_stripes(60)
+    X, y = make_stripes(30)
     search = make_search(X, np.eye(2)[y])
     kernels = make_class_kernels(2)[:1]
     starts = [(name, start_class_process(kernel, 2)) for name, kernel in kernels]
@@ -443,11 +443,12 @@ def test_all_that_share_together_have_a_power(rng):
 
 
 @pytest.fixture
-def few(monkeypatch):
+def few(monkeypatch, few_kernels):
     """Neighbours and inducing inputs of few rows, which share whether they gain or not."""
-    monkeypatch.setattr(_learner, "_EXACT_PLACES", 50)
+    monkeypatch.setattr(_learner, "_EXACT_PLACES", 25)
     monkeypatch.setattr(_learner, "_NEIGHBOURS", 10)
-    monkeypatch.setattr(_learner, "_N_INDUCING", 30)
+    monkeypatch.setattr(_learner, "_N_INDUCING", 15)
+    monkeypatch.setattr(_many_places, "_LABELLED", ((20, 2), (40, 2)))
     monkeypatch.setattr(ClassSearch, "gains", lambda *_: True)
     monkeypatch.setattr(_shares, "_LEAST_SHARE", 0.0)
 
@@ -464,8 +465,8 @@ def find(model):
 
 @pytest.mark.usefixtures("few")
 def test_a_row_alone_on_workers_and_pickled():
-    X, y = make_stripes(120, 3)
-    model = fit(X, y)
+    X, y = make_stripes(45, 3)
+    model = fit(X, y, max_iter=1)
     p = model.predict_proba(X + 0.1)
     assert LABELS in dict(model.kernels_)
     rows = np.vstack([model.predict_proba(x[None] + 0.1) for x in X[:3]])
@@ -477,8 +478,8 @@ def test_a_row_alone_on_workers_and_pickled():
 
 @pytest.mark.usefixtures("few")
 def test_predictions_have_the_power():
-    X, y = make_stripes(120, 3)
-    posterior = fit(X, y)._state.posterior
+    X, y = make_stripes(45, 3)
+    posterior = fit(X, y, max_iter=1)._state.posterior
     lf, plain = posterior.votes.log_frequencies, replace(posterior, power=1.0).decisions(X)
     expected = np.exp(lf) * np.exp(plain - lf) ** posterior.power
     expected /= expected.sum(axis=1, keepdims=True)
@@ -488,16 +489,16 @@ def test_predictions_have_the_power():
 
 @pytest.mark.usefixtures("few")
 def test_a_stream_tells_them_in_any_order():
-    X, y = make_stripes(110, 3)
-    first, later = np.arange(60), np.arange(60, 110)
+    X, y = make_stripes(60, 3)
+    first, later = np.arange(35), np.arange(35, 60)
 
     def stream(*chunks):
-        model = fit(X[first], y[first])
+        model = fit(X[first], y[first], max_iter=1)
         for chunk in chunks:
             model.partial_fit(X[chunk], y[chunk])
         return model
 
-    model = stream(*np.split(later, [1, 20]))
+    model = stream(*np.split(later, [1, 10]))
     assert_allclose(stream(later[::-1]).predict_proba(X), model.predict_proba(X), rtol=1e-7)
     scaled = model._state.coordinates.scaled(X[later])
     votes = Votes.of(scaled, np.eye(3)[y[later]])
@@ -508,12 +509,12 @@ def test_a_stream_tells_them_in_any_order():
 
 @pytest.mark.usefixtures("few")
 def test_a_class_that_comes_later_and_weights_of_new_rows():
-    X, y = make_stripes(150, 3)
-    first = np.flatnonzero(y < 2)[:60]
-    model = VBGPClassifier(max_iter=2, random_state=0)
+    X, y = make_stripes(80, 3)
+    first = np.flatnonzero(y < 2)[:35]
+    model = VBGPClassifier(max_iter=1, random_state=0)
     model.partial_fit(X[first], y[first], classes=[0, 1, 2])
     assert np.max(model.predict_proba(X[first])[:, 2]) < 0.1
-    before, later = find(model), np.flatnonzero(y < 2)[60:]
+    before, later = find(model), np.flatnonzero(y < 2)[35:]
     model.partial_fit(X[later], y[later], sample_weight=np.full(len(later), 0.5))
     scaled = model._state.coordinates.scaled(X[later])
     expected = before.plus(Votes.of(scaled, 0.5 * np.eye(3)[y[later]]))
@@ -523,21 +524,21 @@ def test_a_class_that_comes_later_and_weights_of_new_rows():
 
 @pytest.mark.usefixtures("few")
 def test_weights_are_repetitions(rng):
-    X, y = make_stripes(90)
-    times = rng.integers(0, 3, 90)
-    weighted = VBGPClassifier(max_iter=2, random_state=0).fit(X, y, sample_weight=times)
-    repeated = fit(np.repeat(X, times, axis=0), np.repeat(y, times), max_iter=2)
-    assert find(weighted).said[0].precision.shape == (30, 30)
+    X, y = make_stripes(50)
+    times = rng.integers(0, 3, 50)
+    weighted = VBGPClassifier(max_iter=1, random_state=0).fit(X, y, sample_weight=times)
+    repeated = fit(np.repeat(X, times, axis=0), np.repeat(y, times), max_iter=1)
+    assert find(weighted).said[0].precision.shape == (15, 15)
     assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-9)
 
 
 @pytest.mark.usefixtures("few")
 def test_missing_entries(rng):
-    X, y = make_stripes(120)
+    X, y = make_stripes(60)
     X[rng.random(X.shape) < 0.1] = np.nan
-    model = fit(X[:80], y[:80])
-    assert find(model).inducing.Z.shape == (30, 4)
-    model.partial_fit(X[80:], y[80:])
+    model = fit(X[:40], y[:40])
+    assert find(model).inducing.Z.shape == (15, 4)
+    model.partial_fit(X[40:], y[40:])
     p = model.predict_proba(X)
     assert_allclose(p.sum(axis=1), 1.0)
     assert np.mean(p.argmax(axis=1) == y) > 0.8
@@ -545,7 +546,7 @@ def test_missing_entries(rng):
 
 @pytest.mark.usefixtures("few")
 def test_a_warm_start_and_one_that_learns_nothing():
-    X, y = make_stripes(120)
+    X, y = make_stripes(50)
     model = fit(X, y, warm_start=True)
     find(model.fit(X, y))
     kept = model.set_params(learn_hyperparameters=False).fit(X, y)

@@ -17,6 +17,7 @@ from skvbgp.gp.classes._warp import RangeUnits, WarpedCovariance, find_ranges
 from skvbgp.kernels import RBF
 from skvbgp.kernels._uncertain import UncertainCovariance, append_variances
 from tests.derivatives import numerical_gradient
+from tests.gp.searches import try_few_kernels
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
 
@@ -72,10 +73,12 @@ def make_rare(n, seed=0):
 
 @pytest.fixture(scope="module")
 def fitted():
-    X, y = make_rare(200)
+    X, y = make_rare(80)
     with pytest.MonkeyPatch.context() as patch:
         regress_alone(patch)
-        return VBGPClassifier(max_iter=5, random_state=0).fit(X, y)
+        try_few_kernels(patch)
+        patch.setattr("skvbgp.gp.classes._few_places._N_DRAWS", 2)
+        return VBGPClassifier(max_iter=3, random_state=0).fit(X, y)
 
 
 def regress_alone(patch):
@@ -89,6 +92,7 @@ def share_of_ranges(model):
     return sum(model.kernel_posterior_[["ranges" in name for name in names]])
 
 
+@pytest.mark.thorough
 def test_rare_values_are_not_far_from_all_others(monkeypatch):
     """Where one length scale for each input is not tried, as with many inputs it does not help."""
     monkeypatch.setattr("skvbgp.gp.classes._few_places.N_FREED", 0)
@@ -103,19 +107,21 @@ def test_rare_values_are_not_far_from_all_others(monkeypatch):
     assert losses[0] < 0.9 * losses[1]
 
 
-@pytest.mark.parametrize("name, value", [("_WORTH_RANGES", 1e6), ("n_neighbors", 40)])
+@pytest.mark.usefixtures("few_kernels")
+@pytest.mark.parametrize("name, value", [("_WORTH_RANGES", 1e6), ("n_neighbors", 20)])
 def test_where_units_stay_as_they_are(monkeypatch, name, value):
     """If no kernel gains so much by others, and where neighbours predict."""
     options = {"n_neighbors": value} if name == "n_neighbors" else {}
     if not options:
         monkeypatch.setattr(f"skvbgp.gp.classes._few_places.{name}", value)
-    model = VBGPClassifier(**options, max_iter=2, random_state=0).fit(*make_rare(60))
+    model = VBGPClassifier(**options, max_iter=2, random_state=0).fit(*make_rare(30))
     assert share_of_ranges(model) == 0.0
 
 
+@pytest.mark.usefixtures("few_kernels")
 def test_what_such_a_model_says_is_kept(fitted, monkeypatch):
     regress_alone(monkeypatch)
-    X, y = make_rare(205, seed=2)
+    X, y = make_rare(60, seed=2)
     model = pickle.loads(pickle.dumps(fitted))
     assert share_of_ranges(model) > 0.0
     assert_array_equal(model.predict_proba(X), fitted.predict_proba(X))
@@ -124,13 +130,13 @@ def test_what_such_a_model_says_is_kept(fitted, monkeypatch):
     assert model.kernels_ == kernels
     p = model.predict_proba(np.where(np.arange(22) == 0, np.nan, X))
     assert_allclose(p.sum(axis=1), 1.0)
-    again = pickle.loads(pickle.dumps(fitted)).set_params(warm_start=True).fit(*make_rare(200))
+    again = pickle.loads(pickle.dumps(fitted)).set_params(warm_start=True).fit(*make_rare(80))
     assert share_of_ranges(again) > 0.0
 
 
 def test_length_scales_are_in_the_units_of_X(fitted):
     """Alike as shares of the ranges."""
-    X, _ = make_rare(200)
+    X, _ = make_rare(80)
     for (name, kernel), one in zip(fitted.kernels_, fitted._state.found.trained, strict=True):
         if name.endswith("ranges"):
             shares = kernel.length_scale / np.ptp(X, axis=0)

@@ -22,10 +22,11 @@ from skvbgp.kernels._candidates import add_fading_lines
 from skvbgp.kernels._uncertain import UncertainCovariance, append_variances
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import small_classifier as small
+from tests.gp.searches import try_few_kernels
 from tests.oracles import gp as oracle
 from tests.oracles import gp_classes as oracle_classes
 
-pytestmark = pytest.mark.usefixtures("quick_searches")
+pytestmark = pytest.mark.usefixtures("quick_searches", "few_kernels")
 
 #: Of the second of two inputs.
 CENTRE, WIDTH = 0.4, 0.3
@@ -140,7 +141,10 @@ def make_skewed(n=160, seed=0):
 @pytest.fixture(scope="module")
 def fitted():
     X, y = make_skewed()
-    return VBGPClassifier(max_iter=8, random_state=0).fit(X[:80], y[:80])
+    with pytest.MonkeyPatch.context() as patch:
+        try_few_kernels(patch)
+        patch.setattr("skvbgp.gp.classes._few_places._N_DRAWS", 2)
+        return VBGPClassifier(max_iter=4, random_state=0).fit(X[:60], y[:60])
 
 
 def share_of_warped(model):
@@ -153,7 +157,7 @@ def test_skewed_inputs_are_warped(fitted, monkeypatch):
     assert share_of_warped(fitted) > 0.5
     assert_array_equal(np.isfinite(fitted.input_warp_[:, 1]), [True, True, False])
     monkeypatch.setattr("skvbgp.gp.classes._few_places.find_warp", lambda *_: None)
-    straight = VBGPClassifier(max_iter=8, random_state=0).fit(X[:80], y[:80])
+    straight = VBGPClassifier(max_iter=4, random_state=0).fit(X[:60], y[:60])
     assert_array_equal(straight.input_warp_, [[np.nan, np.inf]] * 3)
     losses = [log_loss(y[80:], m.predict_proba(X[80:])) for m in (fitted, straight)]
     assert losses[0] < 0.9 * losses[1]
@@ -185,7 +189,7 @@ def test_names_say_what_is_warped_whatever_the_likelihood(fitted):
 def test_length_scales_and_warps_are_in_the_units_of_X(fitted):
     X, y = make_skewed()
     units = np.array([100.0, 0.01, 3.0])
-    scaled = VBGPClassifier(max_iter=8, random_state=0).fit(units * X[:80], y[:80])
+    scaled = VBGPClassifier(max_iter=4, random_state=0).fit(units * X[:60], y[:60])
     assert_allclose(scaled.input_warp_, fitted.input_warp_ * units[:, None], rtol=1e-6)
     scale = fitted._state.coordinates.scale
     for (_, kernel), (name, model, _) in zip(
@@ -201,7 +205,7 @@ def test_length_scales_and_warps_are_in_the_units_of_X(fitted):
 
 @pytest.mark.parametrize("what", ["gaps", "kernel", "neighbours"])
 def test_where_inputs_stay_as_they_are(what):
-    X, y = make_skewed(60)
+    X, y = make_skewed(40)
     options = {"kernel": RBF()} if what == "kernel" else {"kernel": "auto", "max_iter": 2}
     if what == "gaps":
         X[3, 1] = np.nan
@@ -216,8 +220,8 @@ def test_where_inputs_stay_as_they_are(what):
 def test_with_many_places_a_warp_has_to_be_worth_its_time(monkeypatch, worth, tried):
     monkeypatch.setattr("skvbgp.gp.classes._few_places._TRIAL_PLACES", 60)
     monkeypatch.setattr("skvbgp.gp.classes._few_places._WORTH_WARPING", worth)
-    X, y = make_skewed(90)
-    model = small("auto", max_iter=8).fit(X, y)
+    X, y = make_skewed(80)
+    model = small("auto", max_iter=4).fit(X, y)
     assert any("warped" in name for name, _ in model.kernels_) == tried
 
 

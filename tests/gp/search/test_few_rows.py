@@ -111,6 +111,7 @@ def test_as_many_trials_are_counted_as_there_may_be(monkeypatch):
     assert len(calls) == search.count_trials(3, grows=True) == 15
 
 
+@pytest.mark.thorough
 def test_parts_are_judged_by_what_they_learn_as_all_rows_did():
     """Places in clusters: from its own start, the best kernel ends where all is noise."""
     rng = np.random.RandomState(100)

@@ -171,9 +171,10 @@ def test_functions_of_few_of_many_inputs_are_learned(rng, monkeypatch):
     assert set(np.argsort(model.feature_importances_)[-2:]) == {3, 17}
 
 
+@pytest.mark.usefixtures("few_kernels")
 def test_a_warm_start_leaves_them_as_they_are(rng):
-    X, y = make_rows(rng, 60)
-    model = VBGPRegressor(max_iter=15, random_state=0, warm_start=True).fit(X, y)
+    X, y = make_rows(rng, 50)
+    model = VBGPRegressor(max_iter=6, random_state=0, warm_start=True).fit(X, y)
     before = {process.tied for process in model._state.mixture.processes}
     assert all(map(any, before))
     model.fit(X, y)
@@ -184,6 +185,7 @@ def refuse(*_, **__):
     raise AssertionError("nothing is to be freed")
 
 
+@pytest.mark.usefixtures("few_kernels")
 def test_inputs_that_are_not_many_have_length_scales_anyway(rng, monkeypatch):
     monkeypatch.setattr(_few_rows, "free_inputs", refuse)
     X, y = make_rows(rng, 24, 21)
@@ -192,6 +194,7 @@ def test_inputs_that_are_not_many_have_length_scales_anyway(rng, monkeypatch):
         VBGPRegressor(max_iter=1, random_state=0).fit(X, y)
 
 
+@pytest.mark.usefixtures("few_kernels")
 @pytest.mark.parametrize("is_better", [True, False])
 def test_rows_without_a_part_in_training_decide(rng, monkeypatch, is_better):
     """And every part frees inputs anew."""
@@ -206,7 +209,7 @@ def test_rows_without_a_part_in_training_decide(rng, monkeypatch, is_better):
 
     monkeypatch.setattr(_few_rows, "judge_folds", judge)
     X, y = make_rows(rng, 60)
-    state = VBGPRegressor(max_iter=6, random_state=0).fit(X, y)._state
+    state = VBGPRegressor(max_iter=3, random_state=0).fit(X, y)._state
     assert free_inputs in learners
     assert all(any(process.tied) == is_better for process in state.mixture.processes)
     assert state.mixture.calibration >= (3.0 if is_better else 2.0)
@@ -231,6 +234,7 @@ def test_whatever_rows_are(rng, what, n_neighbors):
     assert np.all(np.isfinite(model.predict(X)))
 
 
+@pytest.mark.usefixtures("few_kernels")
 def test_where_the_gaussian_is_wrong_the_maximum_is_left(rng, monkeypatch):
     """All draws are much less probable than a Gaussian around it says."""
     X, y = make_rows(rng, 30, 3 + 15)

@@ -43,6 +43,7 @@ def test_what_is_trained_competes_with_other_noise(monkeypatch, noise, expected)
 
 @pytest.mark.parametrize("many, n", [(60, 20), (59, 50)])
 @pytest.mark.parametrize("counts", [(15,), (8, 15)])
+@pytest.mark.every_nth("counts", 2)
 def test_the_mixture_of_many_rows_is_learned_from_more_that_are_left_out(
     monkeypatch, many, n, counts
 ):
