@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture
 def few_kernels(monkeypatch):
-    """Searches begin with two kernels, in tests that do not ask which ones are found."""
+    """Searches begin with two kernels, in tests that do not ask what is found."""
     from tests.gp.searches import try_few_kernels
 
     try_few_kernels(monkeypatch)

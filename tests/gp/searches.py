@@ -38,7 +38,8 @@ def make_class_search(votes, d, k, rng=None, max_iter=1, end_pass=lambda make: F
 
 
 def try_few_kernels(patch):
-    """Let searches of estimators begin with two kernels."""
+    """Let searches of estimators begin with two kernels, and learn beliefs in few steps."""
+    patch.setattr("skvbgp.gp._belief._MAX_ITER", 10)
     patch.setattr("skvbgp.gp._learner.make_base_kernels", choose_few(make_base_kernels))
     patch.setattr("skvbgp.gp.classes._learner.make_class_kernels", choose_few(make_class_kernels))
 
