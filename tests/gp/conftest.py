@@ -1,11 +1,23 @@
 """What tests of near rows share."""
 
+import numpy as np
 import pytest
 
 
 @pytest.fixture
-def few_kernels(monkeypatch):
-    """Searches begin with two kernels, in tests that do not ask what is found."""
+def quick_searches(quick_searches, monkeypatch):
+    """Beliefs are learned in few steps, too, and draws are as wide as any, wherever they are."""
+    monkeypatch.setattr("skvbgp.gp._belief._MAX_ITER", 10)
+    monkeypatch.setattr("skvbgp.gp.classes._link._MAX_ITER", 10)
+    monkeypatch.setattr(
+        "skvbgp._optim.maximum._measure_curvature",
+        lambda process, groups: 25.0 * np.eye(len(process.vector)),
+    )
+
+
+@pytest.fixture
+def few_kernels(quick_searches, monkeypatch):
+    """Searches begin with two kernels, in tests that do not ask which ones are found."""
     from tests.gp.searches import try_few_kernels
 
     try_few_kernels(monkeypatch)

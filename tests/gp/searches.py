@@ -19,10 +19,10 @@ def make_rows(kernel, n, noise=1e-2, seed=0):
     return X, L @ rng.standard_normal(n)
 
 
-def make_search(X, y, k, end_pass=lambda make: False, **parameters):
+def make_search(X, y, k, end_pass=lambda make: False, max_iter=10, **parameters):
     """A search of rows that are predicted from k neighbours, of which they may be all."""
     rng, kind = np.random.RandomState(0), FewRowsSearch if len(X) <= k else ManyRowsSearch
-    return kind(Sample(X, y, rng), (k,), rng, 10, 1e-5, end_pass, **parameters)
+    return kind(Sample(X, y, rng), (k,), rng, max_iter, 1e-5, end_pass, **parameters)
 
 
 def make_starts(names, *, gaussian):
@@ -38,8 +38,7 @@ def make_class_search(votes, d, k, rng=None, max_iter=1, end_pass=lambda make: F
 
 
 def try_few_kernels(patch):
-    """Let searches of estimators begin with two kernels, and learn beliefs in few steps."""
-    patch.setattr("skvbgp.gp._belief._MAX_ITER", 10)
+    """Let searches of estimators begin with two kernels."""
     patch.setattr("skvbgp.gp._learner.make_base_kernels", choose_few(make_base_kernels))
     patch.setattr("skvbgp.gp.classes._learner.make_class_kernels", choose_few(make_class_kernels))
 

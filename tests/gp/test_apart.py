@@ -43,7 +43,7 @@ def data():
 
 
 def make_model(kernel=None, **parameters):
-    return small_outputs(kernel, **({"output_covariance": "learned", "max_iter": 4} | parameters))
+    return small_outputs(kernel, **({"output_covariance": "learned"} | parameters))
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def judge(state, rows, hidden):
 def fit_alone(X, y, **parameters):
     """The second output's own model, of the rows in which it was observed."""
     seen = ~np.isnan(y)
-    return small_outputs(**{"max_iter": 4} | parameters).fit(X[seen], y[seen])
+    return small_outputs(**parameters).fit(X[seen], y[seen])
 
 
 # -- who predicts ----------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def fit_alone(X, y, **parameters):
 
 @pytest.mark.usefixtures("few_kernels", "unjudged")
 def test_outputs_of_other_kinds_stay_apart():
-    X, Y = draw_data(120)
+    X, Y = draw_data(90)
     model = VBGPRegressor(output_covariance="learned", random_state=0, max_iter=4).fit(X, Y)
     assert not model.learns_from_others_[1]
     own = VBGPRegressor(random_state=0, max_iter=4).fit(X, Y)
@@ -113,6 +113,7 @@ def test_rows_of_one_that_are_at_few_places_are_left_out_one_by_one():
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.5])
+@pytest.mark.every_nth("missing", 2)
 def test_outputs_of_one_kind_learn_from_each_other(missing):
     rng = np.random.default_rng(2)
     X = rng.uniform(-2.0, 2.0, (60, 2))
@@ -235,6 +236,7 @@ def test_rows_that_count_twice_speak_twice(data):
 
 @pytest.mark.usefixtures("second_apart")
 @pytest.mark.parametrize("n_neighbors", ["auto", 20])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_output_apart_is_what_it_is_alone(data, n_neighbors):
     X, Y = data
     model = make_model(n_neighbors=n_neighbors).fit(X, Y)
@@ -344,6 +346,7 @@ def test_score_is_that_of_whoever_predicts(data, monkeypatch):
 
 @pytest.mark.usefixtures("second_apart")
 @pytest.mark.parametrize("n_neighbors", [1000, 20])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_new_rows_are_known_to_both(data, n_neighbors):
     X, Y = data
     new = X[:3] + 0.01
@@ -363,6 +366,7 @@ def test_new_rows_are_known_to_both(data, n_neighbors):
 
 @pytest.mark.usefixtures("second_apart")
 @pytest.mark.parametrize("forgetting", [0.97, 50])
+@pytest.mark.every_nth("forgetting", 2)
 def test_rows_are_forgotten_by_both(data, forgetting):
     """An output of which nothing is known any more is predicted by the others."""
     X, Y = data

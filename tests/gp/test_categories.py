@@ -138,6 +138,7 @@ def test_data_frames_name_their_categories(rng):
 
 
 @pytest.mark.parametrize("kind", ["Categorical", "Enum"])
+@pytest.mark.every_nth("kind", 2)
 def test_polars_frames_name_their_categories(kind, rng):
     """Also where an entry is null, and in chunks that do not have all categories."""
     pl = pytest.importorskip("polars")
@@ -188,6 +189,7 @@ def test_numbers_beside_categories_may_be_of_any_type(rng):
 @pytest.mark.usefixtures("few_kernels", "unjudged")
 @pytest.mark.parametrize("kernel", [KERNEL, "auto"])
 @pytest.mark.parametrize("n_known", [2, 3])
+@pytest.mark.every_nth("n_known", 2)
 def test_a_warm_start_may_have_other_categories(kernel, n_known, rng):
     """More or fewer of them, with what was learned of the input."""
     X, y = make_data(60, rng)

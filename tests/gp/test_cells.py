@@ -22,6 +22,8 @@ from tests.gp.test_scale import PROCESSES, check_places_and_rows_one_by_one, des
 from tests.means import check_means
 from tests.oracles import gp as oracle
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 N, K, SIZE, NEAR = 60, 8, 25, 7
 
 
@@ -68,6 +70,7 @@ def find_known(posterior, x):
 
 
 @pytest.mark.parametrize("kind", ["plain", "weighted", "gaps"])
+@pytest.mark.every_nth("kind", 3)
 def test_the_rows_around_a_cell_predict_its_places(kind, rng):
     posterior = make_posterior(rng, kind)
     places = posterior.rows.X[:10] + 0.05 * rng.standard_normal((10, 2))
@@ -351,8 +354,8 @@ def test_what_cells_have_to_gain_rises_with_their_work(learned, monkeypatch):
 def test_cells_that_gain_nothing_leave_everything_as_it_is(learned, monkeypatch):
     X, y = learned
     monkeypatch.setattr(_cells, "_LEAST_GAIN", np.inf)
-    model = small(RBF([1.0, 1.0, 1.0]), max_iter=8).fit(X[:200], y[:200])
+    model = small(RBF([1.0, 1.0, 1.0]), max_iter=4).fit(X[:200], y[:200])
     assert model.n_neighbors_ == 16
     monkeypatch.setattr(_cells, "_LEAST_ROWS", 200)
-    again = small(RBF([1.0, 1.0, 1.0]), max_iter=8).fit(X[:200], y[:200])
+    again = small(RBF([1.0, 1.0, 1.0]), max_iter=4).fit(X[:200], y[:200])
     assert_array_equal(again.predict(X), model.predict(X))  # judged or not

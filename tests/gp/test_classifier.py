@@ -64,6 +64,7 @@ def test_a_class_that_is_near_no_row_is_told_apart():
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 10])
 @pytest.mark.usefixtures("quick_searches")
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_far_from_all_rows_the_frequencies_are_left(n_neighbors):
     X, y = make_classes(30)
     y = np.where(np.arange(30) % 3, y, 0)
@@ -135,6 +136,7 @@ def test_stream_of_any_order_is_one_fit(rng, n_neighbors):
 
 @pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.every_nth("class_weight", 2)
 def test_a_few_more_rows_extend_what_predictions_have_made_of_the_others(monkeypatch, class_weight):
     """Regressions and probit likelihoods, also where the weights of the classes change."""
     X, y = make_classes(80)
@@ -287,6 +289,7 @@ def test_what_else_has_a_stream_that_forgets_learn_again():
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 8])
 @pytest.mark.usefixtures("quick_searches")
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_weights_are_repetitions(rng, n_neighbors):
     X, y = make_classes(40)
     times = rng.integers(0, 4, 40)
@@ -327,6 +330,7 @@ def test_a_heavier_class_is_believed_more(rng):
 
 @pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize("options", [{}, {"n_neighbors": 12}, FIXED])
+@pytest.mark.every_nth("options", 3)
 def test_weights_of_classes_multiply_odds(options, rng):
     """They are no rows: what is learned of the functions is the same."""
     X, y = make_classes(60)
@@ -446,6 +450,7 @@ def test_kernels_of_the_fit_before_keep_their_units(kernels):
     "kind", ["duplicates", "constant column", "one place", "grid", "rare class", "two rows"]
 )
 @pytest.mark.in_turn("n_neighbors")
+@pytest.mark.every_nth("kind", 2)
 def test_degenerate_data_get_an_answer(kind, n_neighbors):
     X, y = make_classes(40)
     if kind == "duplicates":
@@ -533,7 +538,7 @@ def test_kernels_of_both_kinds_may_share(k, most):
 
 @pytest.mark.usefixtures("quick_searches")
 def test_many_kernels_of_equal_worth_share():
-    X, y = make_classes(20, K=2)
+    X, y = make_classes(24)
     model = small([(f"k{i}", Matern(1.0)) for i in range(24)], max_iter=1).fit(X, y)
     assert len(model.kernels_) > 1
     assert_allclose(model.kernel_posterior_.sum(), 1.0)
@@ -572,6 +577,7 @@ def test_bad_kernels_are_refused(kernel):
 
 @pytest.mark.parametrize(("n", "total"), [(20, 46), (30, 66)])
 @pytest.mark.usefixtures("quick_searches")
+@pytest.mark.every_nth("n", 2)
 def test_weights_are_repetitions_in_a_stream(rng, n, total):
     """Also where it is asked whether rows are few, or have doubled."""
     X, y = make_classes(n + 3)

@@ -68,6 +68,8 @@ def test_gradient_of_the_covariance(rng, size):
 @pytest.mark.parametrize("gaussian", [True, False])
 @pytest.mark.parametrize("t", [2, 3])
 @pytest.mark.parametrize("n_gaps", [0, 1])
+@pytest.mark.every_nth("gaussian", 2)
+@pytest.mark.every_nth("t", 2)
 def test_gradient_of_the_evidence(rng, t, gaussian, n_gaps):
     """Also with weights, known variances and uncertain entries."""
     process, known = make_process(t, gaussian, n_gaps), None

@@ -79,6 +79,7 @@ def test_filled_rows_have_the_conditional_moments(rng):
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 30])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_rows_with_gaps_are_noisy_ones(rng, n_neighbors):
     """The posterior is that of the filled rows, each with its own noise."""
     X, y = make_data(60, rng)
@@ -294,11 +295,12 @@ def test_classes_of_new_rows_with_gaps(rng):
 
 
 @pytest.mark.parametrize("learns", [False, True])
+@pytest.mark.every_nth("learns", 2)
 def test_stream_of_classes_knows_gaps_as_a_fit_does(rng, learns):
     X, y = make_classes(90, rng)
     X[:30] = np.where(np.isnan(X[:30]), 0.5, X[:30])  # the gaps begin later
     T, _ = make_classes(200, rng)
-    settings = {"learn_hyperparameters": learns, "max_iter": 15, "random_state": 0}
+    settings = {"learn_hyperparameters": learns, "max_iter": 5, "random_state": 0}
     stream = VBGPClassifier(RBF(2.0), **settings)
     for i in range(0, 90, 30):
         stream.partial_fit(X[i : i + 30], y[i : i + 30], classes=[0, 1, 2])

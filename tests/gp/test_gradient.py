@@ -14,6 +14,8 @@ from tests.derivatives import check_mean_gradient
 from tests.functions import check_irrelevant, make_irrelevant
 from tests.gp.cases import make_data, small
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 FIXED = {"learn_hyperparameters": False}
 SMOOTH = [
     1.5 * RBF([1.0, 2.0]),
@@ -38,6 +40,7 @@ def test_gradient_of_a_process_is_the_limit_of_differences(kernel, dof, rng):
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 12])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_mean_gradient_is_that_of_predict(n_neighbors):
     """In the user's units, of a mixture of kernels, one of them rough."""
     X, y = make_data(60)
@@ -48,6 +51,7 @@ def test_mean_gradient_is_that_of_predict(n_neighbors):
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 12])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_places_have_the_gradients_that_each_has_alone(n_neighbors, monkeypatch):
     """However many are measured at a time."""
     X, y = make_data(40)
@@ -103,6 +107,7 @@ def test_importance_is_the_share_in_the_variation(n_neighbors):
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 50])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_importance_is_as_uncertain_as_the_processes_differ(n_neighbors):
     """By the belief in them, which near rows have a say in; weights count as copies."""
     X, y = make_irrelevant(60)

@@ -133,6 +133,7 @@ def test_covariances_and_draws_are_those_of_both_parts(rng):
 
 
 @pytest.mark.parametrize("n_groups", [1, 3])
+@pytest.mark.every_nth("n_groups", 2)
 def test_hyperparameters_are_those_of_exact_processes(n_groups, rng, monkeypatch):
     """Learned from groups of random rows, here all rows: at a maximum of their evidence."""
     monkeypatch.setattr(_sum, "_GROUP_SIZE", 60 // n_groups)

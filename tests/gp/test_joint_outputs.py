@@ -51,11 +51,16 @@ def log_density(model, X, Y):
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 30])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_outputs_that_learn_from_each_other_predict_better(data, n_neighbors):
     X, seen, Y = data
     missing = np.isnan(seen)
     gains = [
-        log_density(make_model(output_covariance=how, n_neighbors=n_neighbors).fit(X, seen), X, Y)
+        log_density(
+            make_model(output_covariance=how, n_neighbors=n_neighbors, max_iter=8).fit(X, seen),
+            X,
+            Y,
+        )
         for how in ("learned", None)
     ]
     assert np.mean((gains[0] - gains[1])[missing]) > 0.1
@@ -115,6 +120,7 @@ def test_predictions_are_those_of_the_dense_model(data):
 
 
 @pytest.mark.parametrize("which", ["exact", "near"])
+@pytest.mark.every_nth("which", 2)
 def test_methods_agree(data, which, request):
     X, model = data[0], request.getfixturevalue(which)
     check_methods_agree(model, X[:5] + 0.1, 2, atol=0.2, rtol=0.1)
@@ -179,6 +185,7 @@ def test_rows_left_out_are_in_the_order_given(data):
 
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.98, 40])
+@pytest.mark.every_nth("forgetting", 3)
 def test_stream_ends_where_a_fit_does(data, forgetting):
     """Chunks may be without one of the outputs, or without any value."""
     X, seen, _ = data
@@ -244,7 +251,8 @@ def test_known_noise_is_taken_out_of_the_learned_one(data):
     """In the units of y, for each output."""
     X, seen, _ = data
     noisy = seen + np.random.default_rng(1).standard_normal(seen.shape) * [0.5, 0.0]
-    blind, told = make_model().fit(X, noisy), make_model().fit(X, noisy, y_var=[[0.25, 0.0]] * 70)
+    blind = make_model(max_iter=8).fit(X, noisy)
+    told = make_model(max_iter=8).fit(X, noisy, y_var=[[0.25, 0.0]] * 70)
     assert told.noise_variance_[0] < 0.4 * blind.noise_variance_[0]
     assert told.noise_variance_[1] > 0.5 * blind.noise_variance_[1]
 

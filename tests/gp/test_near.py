@@ -11,6 +11,8 @@ from skvbgp._core import parallel
 from skvbgp.base import _neighbours
 from skvbgp.kernels import Matern
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 FIXED = {"kernel": Matern(1.0), "n_neighbors": 10, "learn_hyperparameters": False}
 
 

@@ -35,6 +35,7 @@ def fit_alone(data, j, **parameters):
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 20])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_every_output_is_predicted_as_alone(data, n_neighbors):
     X, Y, T = data
     model = make_model(n_neighbors=n_neighbors).fit(X, Y)

@@ -16,6 +16,8 @@ from skvbgp.kernels import RBF, Linear, Matern, RationalQuadratic, White
 from tests.functions import check_draws, check_gradients_of_draws, check_same_functions
 from tests.gp.cases import make_data, small
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 FIXED = {"learn_hyperparameters": False}
 
 
@@ -82,7 +84,7 @@ def with_noise(model, noise):
 )
 @pytest.mark.parametrize("kernel", SMOOTH_AND_ROUGH, ids=repr)
 @pytest.mark.in_turn("n_neighbors")
-@pytest.mark.every_nth("kernel", 2)
+@pytest.mark.every_nth("kernel", 4)
 def test_draws_have_the_moments_of_predict_whatever_the_kernel(kernel, n_neighbors, noise):
     """Whether waves that the rows determine decide, with much noise, or the others."""
     X, y = make_data(80)
@@ -100,6 +102,7 @@ def test_draws_of_a_calibrated_mixture_of_all_rows():
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 15])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_draws_of_a_mixture_have_the_moments_of_predict(n_neighbors):
     """With its calibration, and an uncertain scale."""
     X, y = make_data(60)
@@ -113,6 +116,7 @@ def test_draws_of_a_mixture_have_the_moments_of_predict(n_neighbors):
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 15])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_a_function_is_the_same_wherever_it_is_evaluated(n_neighbors):
     X, y = make_data(40)
     check_same_functions(small(n_neighbors=n_neighbors).fit(X, y), X[:6] + 0.3, y[:6])
@@ -120,6 +124,7 @@ def test_a_function_is_the_same_wherever_it_is_evaluated(n_neighbors):
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 15])
 @pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.every_nth("mixed", 2)
 def test_gradient_of_functions(n_neighbors, mixed):
     """Within the places that have the same neighbours, and believe in the same processes."""
     X, y = make_data(40)
@@ -152,6 +157,7 @@ def test_functions_that_cannot_be_drawn_are_refused():
 
 @pytest.mark.parametrize("output_covariance", [None, "learned"])
 @pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.every_nth("n_outputs", 2)
 def test_functions_take_and_refuse_what_predict_does(n_outputs, output_covariance):
     pd = pytest.importorskip("pandas")
     X, y = make_data(30)

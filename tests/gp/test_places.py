@@ -24,6 +24,8 @@ from skvbgp.kernels import RBF, Matern, White
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import small
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 KERNEL = 2.0 * Matern([0.8, 1.2], nu=2.5)
 FIXED = {"learn_hyperparameters": False, "n_neighbors": 1_000}
 
@@ -165,10 +167,11 @@ def test_neighbours_reach_beyond_a_place_of_many_rows(rng):
         assert_allclose(one, other, rtol=1e-6)
 
 
+@pytest.mark.usefixtures("few_kernels")
 def test_hyperparameters_are_learned_from_places(rng):
     """The function between places is known as well as by a process of their means."""
-    X, y = make_places(rng, n=2_000, m=40, noise=0.5, alone=0)
-    model = VBGPRegressor(random_state=0).fit(X, y)
+    X, y = make_places(rng, n=1_000, m=40, noise=0.5, alone=0)
+    model = VBGPRegressor(random_state=0, max_iter=10).fit(X, y)
     between = rng.uniform(-1.5, 1.5, (200, 2))
     mean, std = model.predict(between, return_std=True, include_noise=False)
     error = mean - wave(between)

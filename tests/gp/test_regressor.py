@@ -65,9 +65,10 @@ def test_rows_that_fade_are_not_all_noise(seed):
     ("n", "error", "density"),
     [
         (25, 0.01, 6.0),  # a density of 3.8 where noise was always expected
-        (120, 1e-4, 8.0),  # 1e-7 of noise gave 7
+        pytest.param(120, 1e-4, 8.0, marks=pytest.mark.thorough),  # 1e-7 of noise gave 7
     ],
 )
+@pytest.mark.usefixtures("few_kernels")
 def test_a_function_without_noise_is_known_that_well(rng, n, error, density):
     X = rng.uniform(size=(n + 50, 2))
     y = np.sin(3.0 * X[:, 0]) * np.cos(2.0 * X[:, 1])
@@ -107,6 +108,8 @@ def test_new_rows_are_known_at_once_and_hyperparameters_follow():
 
 @pytest.mark.parametrize("noisy", [False, True])
 @pytest.mark.parametrize("two_outputs", [False, True])
+@pytest.mark.every_nth("noisy", 2)
+@pytest.mark.every_nth("two_outputs", 2)
 def test_a_few_more_rows_extend_the_factor_that_predictions_have_made(
     rng, monkeypatch, noisy, two_outputs
 ):
@@ -259,6 +262,7 @@ def test_kernels_of_few_rows_are_those_that_were_trained():
 
 @pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize("n_neighbors", ["auto", 20])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_units_of_y_do_not_matter_without_its_mean(n_neighbors):
     """`normalize_y` is about the origin: noise and its prior are relative to the variance of y."""
     X, y = make_data(60)
@@ -290,6 +294,8 @@ def test_a_warm_start_has_a_pass_for_every_kernel_found():
 
 @pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize("kernels", [("auto", KERNEL), (KERNEL, "auto")], ids=["auto", "given"])
+@pytest.mark.usefixtures("few_kernels")
+@pytest.mark.every_nth("kernels", 2)
 def test_kernels_of_the_fit_before_keep_their_units(kernels):
     """Those that were searched for are standardised, whatever `kernel` is by then."""
     X, y = make_data(60)
@@ -334,6 +340,7 @@ def test_degenerate_data_get_an_answer(kind, n_neighbors):
 @pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.in_turn("n")
+@pytest.mark.usefixtures("few_kernels")
 def test_very_few_rows(n):
     X, y = make_data(n)
     model = VBGPRegressor(random_state=0).fit(X, y)

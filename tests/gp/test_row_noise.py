@@ -29,6 +29,7 @@ def assert_same(a, b, X, rtol=1e-8):
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 12])
 @pytest.mark.parametrize("learn", [True, False])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_a_weight_is_a_repetition_and_zero_leaves_out(rng, n_neighbors, learn):
     X, y = make_data(40)
     y_var = rng.choice([0.0, 0.5], 40)
@@ -151,6 +152,7 @@ def test_rows_that_differ_are_told_apart_without_a_copy(rng):
 @pytest.mark.parametrize("n_neighbors", [200, 40])
 @pytest.mark.parametrize("kind", ["few copies", "bootstrap", "copies beside measurements"])
 @pytest.mark.every_nth("n_neighbors", 2)
+@pytest.mark.every_nth("kind", 3)
 def test_copies_of_rows_do_not_take_the_noise_away(kind, n_neighbors):
     rng = np.random.default_rng(2)
     X = rng.uniform(-2.0, 2.0, (80, 3))
@@ -197,6 +199,7 @@ def test_copies_are_told_from_measurements_that_agree(rng, has_few_values, is_bo
 
 
 @pytest.mark.parametrize("n_values", [12, 40])
+@pytest.mark.every_nth("n_values", 2)
 def test_odds_of_copies_are_those_of_all_pairs(rng, n_values):
     """Rows are copied, or not, so often that the rule goes either way."""
     decisions = []

@@ -8,6 +8,8 @@ from skvbgp.gp._rows import Rows, average_weights, cut_groups, draw_groups, weig
 from skvbgp.kernels import RBF, Constant, Linear, Matern
 from tests.gp.cases import make_classes, small, small_classifier
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 
 def find_by_brute_force(X, places, k):
     distance = np.linalg.norm(places[:, None, :] - X, axis=2)

@@ -12,6 +12,8 @@ from tests.derivatives import numerical_gradient
 from tests.gp.cases import small
 from tests.oracles import gp as oracle
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 SEEN = _shape._PRIOR_ROWS / _shape._COMPONENTS
 
 

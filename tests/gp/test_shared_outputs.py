@@ -18,6 +18,8 @@ from tests.means import check_means
 from tests.observer import Observer
 from tests.oracles import gp as oracle
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 FIXED = {"learn_hyperparameters": False}
 
 
@@ -162,6 +164,7 @@ def test_density_of_rows_left_out_is_in_units_of_each(data, exact):
 
 
 @pytest.mark.parametrize("which", ["exact", "near"])
+@pytest.mark.every_nth("which", 2)
 def test_outputs_of_the_same_rows_are_predicted_as_without_their_twin(data, which, request):
     T, model = data[2], request.getfixturevalue(which)
     first, second, third = model._state.outputs
@@ -196,6 +199,7 @@ def test_what_processes_say_of_all_outputs_is_never_there_for_all_rows(data, mon
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 25])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_outputs_are_predicted_together_as_each_alone(data, n_neighbors):
     """Whichever of them were observed in the same rows, and whatever is missing of a place."""
     X, Y, T = data
@@ -286,6 +290,7 @@ def test_known_noise_is_in_units_of_each(data):
 
 
 @pytest.mark.parametrize("learn_hyperparameters", [False, True])
+@pytest.mark.every_nth("learn_hyperparameters", 2)
 def test_stream_ends_where_a_fit_does(data, learn_hyperparameters):
     X, Y, T = data
     y = Y.copy()

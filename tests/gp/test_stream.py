@@ -31,6 +31,7 @@ def data(rng):
 
 
 @pytest.mark.parametrize("step", [1, 30, 120])
+@pytest.mark.every_nth("step", 3)
 def test_rows_count_by_their_age(data, step):
     X, y, T = data
     if step == 1:
@@ -51,6 +52,7 @@ def test_old_rows_are_forgotten(data):
 
 
 @pytest.mark.parametrize("step", [1, 30, 120])
+@pytest.mark.every_nth("step", 3)
 def test_a_number_is_that_of_the_newest_rows(data, step):
     X, y, T = data
     if step == 1:
@@ -65,6 +67,7 @@ def test_a_number_is_that_of_the_newest_rows(data, step):
 
 
 @pytest.mark.parametrize("forgetting", [20, 0.8])
+@pytest.mark.every_nth("forgetting", 2)
 def test_what_is_kept_of_an_endless_stream_is_bounded(data, forgetting):
     """Rows that are forgotten are counted, no more."""
     X, y, T = data
@@ -83,6 +86,7 @@ def test_what_is_kept_of_an_endless_stream_is_bounded(data, forgetting):
 
 
 @pytest.mark.parametrize("forgetting", [20, 0.8])
+@pytest.mark.every_nth("forgetting", 2)
 def test_what_is_kept_of_several_outputs_is_bounded(data, forgetting):
     """Numbers of the rows that each was observed in, too, also where one is not any more."""
     X, y, T = data
@@ -101,6 +105,7 @@ def test_what_is_kept_of_several_outputs_is_bounded(data, forgetting):
 
 @pytest.mark.parametrize("step", [7, 120])
 @pytest.mark.parametrize("forgetting", [20, 0.97])
+@pytest.mark.every_nth("step", 2)
 def test_copies_of_a_row_come_and_go_one_by_one(data, step, forgetting):
     """As often as it came is how much a row counts, and others are not forgotten for it."""
     X, y, T = data
@@ -129,6 +134,7 @@ def test_rows_of_a_long_chunk_are_followed_where_older_ones_still_count(data):
 
 
 @pytest.mark.parametrize("forgetting", [1, 60])
+@pytest.mark.every_nth("forgetting", 2)
 def test_copies_are_no_reason_to_learn_more_often(rng, forgetting):
     """Those of few places are merged, and later ones soon twice as many as were learned from."""
     X = rng.integers(0, 20, (200, 1)).astype(float)
@@ -184,6 +190,7 @@ def test_an_output_that_is_not_observed_any_more_counts_next_to_nothing(data):
 
 
 @pytest.mark.parametrize("forgetting", [50, 0.98])
+@pytest.mark.every_nth("forgetting", 2)
 def test_importances_are_those_of_rows_that_still_count(rng, forgetting):
     """Of an input that goes on, such as the time, as much as these have of it."""
     X = np.column_stack([rng.standard_normal(120), np.arange(120.0)])
@@ -209,6 +216,7 @@ def test_a_heavy_row_does_not_drive_out_all_others(data):
 
 
 @pytest.mark.parametrize("forgetting", [100, 0.99])
+@pytest.mark.every_nth("forgetting", 2)
 def test_gaps_of_an_output_that_fades_stay_gaps(forgetting, rng):
     X = rng.standard_normal((20, 2))
     Y = np.column_stack([np.sin(X[:, 0]), X[:, 1]])
@@ -260,6 +268,7 @@ def test_an_abrupt_change_is_forgotten(rng):
 @pytest.mark.parametrize(
     "n_before, memory, step", [(100, 60, 20), (100, 60, 15), (80, 80, 10), (80, 80, 20)]
 )
+@pytest.mark.every_nth("step", 2)
 def test_rows_of_two_functions_are_not_learned_from(n_before, memory, step, rng):
     """Hyperparameters are those of the new function as soon as the old one is forgotten.
 
@@ -418,6 +427,7 @@ def test_outputs_that_learn_know_the_newest_rows_of_all(data):
 
 
 @pytest.mark.parametrize("together", [{}, {"output_hyperparameters": "shared"}])
+@pytest.mark.every_nth("together", 2)
 def test_an_output_that_is_not_observed_any_more_keeps_its_newest_row(together, data):
     """And the stream of the others goes on."""
     X, y, T = data
@@ -442,6 +452,7 @@ def test_targets_whose_squares_overflow_are_refused(forgetting, data):
 
 @pytest.mark.parametrize("learns", [False, True])
 @pytest.mark.parametrize("forgetting", [0.9, 0.99, 40])
+@pytest.mark.every_nth("forgetting", 3)
 def test_predictions_in_between_do_not_keep_what_older_rows_counted(data, forgetting, learns):
     """The factor of all rows goes on only where the first ones are and count as before."""
     X, y, *_ = data

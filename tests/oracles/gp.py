@@ -220,11 +220,10 @@ def score_noise_level(c, b, t, latent, noise, squares, weight, precision):
 
 def compare_pairs(X, y):
     """Pairs of rows that agree and differ at one place, and the same at different places."""
-    counts = np.zeros((2, 2), dtype=int)
-    for i in range(len(y)):
-        for j in range(i):
-            counts[int(np.any(X[i] != X[j])), int(y[i] != y[j])] += 1
-    return counts
+    is_pair = np.tri(len(y), k=-1, dtype=bool)
+    place = np.any(X[:, None] != X, axis=2)[is_pair]
+    value = (y[:, None] != y)[is_pair]
+    return np.bincount(2 * place + value, minlength=4).reshape(2, 2)
 
 
 def spread_few_directions(prior, rows, start, n_directions, least):

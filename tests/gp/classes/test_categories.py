@@ -48,6 +48,7 @@ def learning(**parameters):
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 40])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_probabilities_are_those_of_the_overlap_kernel(rng, n_neighbors):
     X, y = make_data(40, rng)
     T = make_data(6, rng)[0]
@@ -80,6 +81,7 @@ def test_categories_that_are_not_known_are_as_far_as_any(rng):
 
 @pytest.mark.parametrize("make", [ClassProcess, ProbitProcess])
 @pytest.mark.parametrize("kernel", [RBF(1.5, isotropic=True), RationalQuadratic(isotropic=True)])
+@pytest.mark.every_nth("kernel", 2)
 def test_columns_of_an_input_share_a_length_scale(rng, make, kernel):
     """It counts once in the prior, and its gradient is that of differences."""
     X, labels = rng.standard_normal((12, 4)), np.eye(2)[rng.integers(2, size=12)]
@@ -247,8 +249,9 @@ def test_new_categories_are_no_reason_to_learn_again(rng):
     assert model._state.n_trained == 60  # of that input, nothing was known
 
 
-@pytest.mark.parametrize("kernel", ["auto", Matern([1.0, 0.8, 3.0], nu=1.5)])
-@pytest.mark.every_nth("kernel", 2)
+@pytest.mark.parametrize(
+    "kernel", [pytest.param("auto", marks=pytest.mark.thorough), Matern([1.0, 0.8, 3.0], nu=1.5)]
+)
 def test_warm_starts_follow_inputs_whose_categories_change(rng, kernel):
     X, y = make_data(60, rng)
     more = X.copy()
@@ -310,8 +313,10 @@ def test_truth_values_and_labels_of_any_kind(rng):
     ],
     ids=["alone", "constant", "all distinct", "seen once"],
 )
+@pytest.mark.usefixtures("few_kernels")
+@pytest.mark.every_nth("make", 2)
 def test_tables_of_which_little_varies(rng, make):
-    X, y = make_data(60, rng)
+    X, y = make_data(40, rng)
     table = make(X).astype(object)
     features = [j for j in range(table.shape[1]) if isinstance(table[0, j], str)]
     model = learning(kernel="auto", categorical_features=features).fit(table, y)

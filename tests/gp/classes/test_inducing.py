@@ -24,6 +24,8 @@ from tests.gp.cases import small_classifier
 from tests.gp.searches import make_class_search
 from tests.oracles import gp_classes as oracle
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 UNITS = np.array([1.0, 0.5, 2.0])
 PROCESS = ClassProcess(
     Process(Matern([1.0, 2.0], nu=1.5).bind(2), 0.2, np.inf), 2, link=Link(4.0, 0.7, 0.2)
@@ -71,6 +73,7 @@ def test_far_away_nothing_is_known(votes):
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
+@pytest.mark.every_nth("share", 2)
 def test_votes_are_left_out_in_closed_form(votes, share, rng):
     """Also those of places that are not among the known ones."""
     is_known = rng.random(40) < share
@@ -179,7 +182,7 @@ def test_hyperparameters_are_charged_to_the_random_places():
 # -- the estimator ---------------------------------------------------------------------------------
 
 
-def make_shells(n=160, d=4, seed=0):
+def make_shells(n=90, d=4, seed=0):
     """Three classes by distance from the centre: no row is near another of the outer ones."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d))
@@ -219,15 +222,16 @@ def test_predictions_are_those_of_both(rng):
 
 
 @pytest.mark.usefixtures("always")
-def test_kernel_and_link_are_their_own():
+def test_kernel_and_link_are_their_own(monkeypatch):
     """Of random places, here all of them, and of the votes that are left out."""
+    monkeypatch.setattr("skvbgp.gp.classes._link._MAX_ITER", 50)
     X, y = make_shells()
     model = small(max_iter=15).fit(X, y)
     state = model._state
     (told,), (near,) = state.found.inducing, state.found.processes
     votes = Votes.of(state.coordinates.scaled(X), np.eye(3)[y])
     known = votes.left_out.counts, votes.log_frequencies
-    moments = told.given(votes.log_frequencies).leave_out(votes, np.ones(160, dtype=bool))
+    moments = told.given(votes.log_frequencies).leave_out(votes, np.ones(90, dtype=bool))
     link = told.process.link
     assert_allclose(link.learn(*moments, *known).vector, link.vector, atol=0.02)
     trained = state.found.trained[1]
@@ -258,7 +262,7 @@ def test_a_row_alone_and_on_workers():
 
 @pytest.mark.thorough
 def test_they_share_where_they_gain_and_only_there(rng, monkeypatch):
-    X, y = make_shells()
+    X, y = make_shells(160)
     model = small(max_iter=5).fit(X, y)
     with monkeypatch.context() as patch:
         patch.setattr(_search, "_LEAST_GAIN", np.inf)
@@ -293,9 +297,9 @@ def test_there_are_none_where_all_rows_predict():
     ids=str,
 )
 def test_new_rows_are_known_at_once_in_any_order(class_weight, rng):
-    X, y = make_shells(240)
-    weights = rng.uniform(0.5, 2.0, 240)
-    first, later = np.arange(130), 130 + rng.permutation(80)
+    X, y = make_shells(140)
+    weights = rng.uniform(0.5, 2.0, 140)
+    first, later = np.arange(80), 80 + rng.permutation(50)
 
     def stream(*chunks):
         model = small(class_weight=class_weight)
@@ -308,7 +312,7 @@ def test_new_rows_are_known_at_once_in_any_order(class_weight, rng):
     state = model._state
     (told,) = state.found.inducing
     counts = np.eye(3)[y] * weights[:, None]
-    known = Votes.of(state.coordinates.scaled(X[:210]), counts[:210])
+    known = Votes.of(state.coordinates.scaled(X[:130]), counts[:130])
     whole = InducingClasses.start(told.process, told.inducing.Z, 3).plus(known)
     (given,) = state.posterior.inducing
     expected = whole.given(known.log_frequencies)
@@ -385,6 +389,7 @@ def test_a_new_class_and_a_warm_start_learn_again():
 @pytest.mark.parametrize(
     "obstacle", [{"forgetting": 50}, {"learn_hyperparameters": False}], ids=str
 )
+@pytest.mark.every_nth("obstacle", 2)
 def test_what_they_do_not_go_with(obstacle):
     X, y = make_shells(60)
     (name,) = obstacle

@@ -222,6 +222,7 @@ def test_what_is_left_without_the_votes_of_a_place_is_the_prior():
 
 @pytest.mark.parametrize("step", [0.5, 1.0])
 @pytest.mark.parametrize("scale", [1.0, 10.0])
+@pytest.mark.every_nth("step", 2)
 def test_matching_ends_near_the_end(monkeypatch, step, scale, rng):
     """Also where whole moves go too far, and where scores are large."""
     X = rng.standard_normal((300, 2))
@@ -300,6 +301,7 @@ def make_stripes(n, K=2, d=2, seed=0):
         ("a kernel of the user's", False),
     ],
 )
+@pytest.mark.usefixtures("quick_searches")
 def test_when_one_is_tried(case, is_tried, monkeypatch):
     monkeypatch.setattr(_search, "_MOST_CLASSES", 3)
     K = 3 if "three" in case else 4 if "many" in case else 2
@@ -365,6 +367,8 @@ def test_what_a_fit_goes_on_from(learns):
 
 
 @pytest.mark.parametrize("gains", [[False], [True, False], [True, True]])
+@pytest.mark.every_nth("gains", 3)
+@pytest.mark.usefixtures("quick_searches")
 def test_where_it_gains_it_learns_from_more_rows(gains, monkeypatch):
     """Its length scales start where regressions have theirs, and then where they were."""
     monkeypatch.setattr(_many_places, "_LABELLED", ((12, 2), (24, 2)))
@@ -398,6 +402,7 @@ def test_where_it_gains_it_learns_from_more_rows(gains, monkeypatch):
         assert found.power == 1.0
 
 
+@pytest.mark.usefixtures("quick_searches")
 def test_it_is_trained_on_some_rows_that_count_once(monkeypatch):
     monkeypatch.setattr(_many_places, "_LABELLED", ((20, 2),))
     X, y = make_stripes(40)
@@ -412,6 +417,7 @@ def test_it_is_trained_on_some_rows_that_count_once(monkeypatch):
 
 
 @pytest.mark.parametrize("gains", [True, False])
+@pytest.mark.usefixtures("quick_searches")
 def test_votes_left_out_have_to_gain(gains, monkeypatch):
     X, y = make_stripes(30)
     search = make_search(X, np.eye(2)[y])

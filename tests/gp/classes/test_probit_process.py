@@ -125,6 +125,7 @@ def test_predictions_are_those_of_the_normal_parts(votes, rng):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.every_nth("gaps", 2)
 def test_whole_votes_are_matched_by_their_moments(rng, kernel, gaps):
     """Left out and predicted as by sites that are made one at a time, by quadrature."""
     X = rng.standard_normal((7, 2))
@@ -170,6 +171,7 @@ def count_factorisations(monkeypatch):
 
 
 @pytest.mark.parametrize("kernel, noise", SMOOTH)
+@pytest.mark.every_nth("noise", 2)
 def test_votes_of_smooth_functions_are_matched_by_few_factorisations(
     rng, monkeypatch, kernel, noise
 ):
@@ -235,6 +237,7 @@ def test_more_places_without_sites_are_told_by_the_others(rng):
 
 @pytest.mark.parametrize("kernel, noise", SMOOTH)
 @pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.every_nth("gaps", 2)
 def test_votes_are_added_to_what_others_say(rng, monkeypatch, kernel, noise, gaps):
     """As by all of them anew, but without a mode to find, and by fewer factorisations."""
     X = rng.standard_normal((62, 2))
@@ -340,6 +343,7 @@ def test_an_anova_kernel_starts_with_as_much_variance_for_any_number_of_inputs()
     assert len(start_anova_process(4, (0, 1, 1, 2), 2).vector) == 5
 
 
+@pytest.mark.usefixtures("few_kernels")
 def test_of_rows_with_gaps_no_anova_kernel_is_tried(several):
     X, y = several
     names = [
@@ -369,26 +373,27 @@ def test_extremes_have_a_mode(rng, noise, size):
 def several(monkeypatch):
     """Rows of more places than those that kernels are tried on, and two classes that overlap."""
     monkeypatch.setattr("skvbgp.gp.classes._few_places._TRIAL_PLACES", 40)
-    X, y = make_classes(120)
-    return X, np.where(np.random.default_rng(0).uniform(size=120) < 0.2, y == 0, y > 0)
+    X, y = make_classes(80)
+    return X, np.where(np.random.default_rng(0).uniform(size=80) < 0.2, y == 0, y > 0)
 
 
 def fit(X, y, weights=None, **options):
     kernels = [("M", Matern(2.0, nu=1.5))]
-    return VBGPClassifier(kernels, max_iter=8, random_state=0, **options).fit(X, y, weights)
+    return VBGPClassifier(kernels, max_iter=4, random_state=0, **options).fit(X, y, weights)
 
 
 def list_kinds(model):
     return {type(process) for process in model._state.found.trained}
 
 
+@pytest.mark.usefixtures("few_kernels")
 def test_two_classes_that_overlap_are_tried_with_it(several):
     X, y = several
     model = fit(X, y)
     assert list_kinds(model) == {ClassProcess, ProbitProcess}
     assert model.kernels_[-1][0] == "M, probit"
     assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
-    assert list_kinds(fit(X, make_classes(120)[1] > 0)) == {ClassProcess}
+    assert list_kinds(fit(X, make_classes(80)[1] > 0)) == {ClassProcess}
     assert list_kinds(fit(X, y * 1 + (X[:, 0] > 1.0))) == {ClassProcess}
     assert list_kinds(fit(X, y, n_neighbors=50)) == {ClassProcess}
 
@@ -405,6 +410,7 @@ def test_rows_of_a_heavier_class_are_no_evidence_of_little_noise(several):
 
 
 @pytest.mark.parametrize("n_trial, n_probit", [(40, 2), (500, 1)])
+@pytest.mark.every_nth("n_trial", 2)
 def test_of_few_rows_only_the_best_kernel_is(several, monkeypatch, n_trial, n_probit):
     """The other parts average over draws of their hyperparameters."""
     monkeypatch.setattr("skvbgp.gp.classes._few_places._TRIAL_PLACES", n_trial)
@@ -464,21 +470,25 @@ def test_of_few_rows_one_regression_with_a_shared_scale_is_beside_those_by_input
 
 
 @pytest.mark.parametrize("gains", [True, False])
+@pytest.mark.usefixtures("few_kernels")
+@pytest.mark.every_nth("gains", 2)
 def test_of_classes_that_can_be_told_apart_it_has_to_gain(monkeypatch, gains):
     """As it does where a border is sharp: rows that are left out decide."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.0, 1.0, (60, 2))
     monkeypatch.setattr(Combination, "gains", lambda *_: gains)
-    found = VBGPClassifier(max_iter=5, random_state=0).fit(X, X[:, 0] > 0.0)._state.found
+    found = VBGPClassifier(max_iter=2, random_state=0).fit(X, X[:, 0] > 0.0)._state.found
     assert found.score > -0.25 * np.log(2.0)
     assert ("ANOVA, probit" in found.names) == gains
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("gains", [[True, True], [True, False], [False]])
+@pytest.mark.usefixtures("few_kernels")
+@pytest.mark.every_nth("gains", 3)
 def test_of_more_rows_one_is_tried_on_some(monkeypatch, n_classes, gains):
     """Only where it gains there it is told of all rows, and has to gain again, by more."""
-    monkeypatch.setattr("skvbgp.gp.classes._few_places._TRIAL_PLACES", 50)
+    monkeypatch.setattr("skvbgp.gp.classes._few_places._TRIAL_PLACES", 30)
     monkeypatch.setattr("skvbgp.gp.classes._shares._LEAST_SHARE", 0.0)
     told, kind = [], AlikeProcess if n_classes == 2 else AlikeVersusRest
     leave_out = kind.leave_out
@@ -489,16 +499,17 @@ def test_of_more_rows_one_is_tried_on_some(monkeypatch, n_classes, gains):
     monkeypatch.setattr(
         Combination, "gains", lambda *given: asked.append(given[-1]) or gains[len(asked) - 1]
     )
-    X = np.random.default_rng(0).uniform(-1.0, 1.0, (80, 2))
+    X = np.random.default_rng(0).uniform(-1.0, 1.0, (50, 2))
     y = np.digitize(X @ [1.0, 0.5], [0.0, 0.5][: n_classes - 1])
-    found = VBGPClassifier(max_iter=3, random_state=0).fit(X, y)._state.found
+    found = VBGPClassifier(max_iter=2, random_state=0).fit(X, y)._state.found
     assert [name for name in found.names if "probit" in name] == [
         name for name in ["SE, by input, alike, probit"] if all(gains)
     ]
-    assert told == [50, 80][: len(gains)]
-    assert_allclose(asked, [np.sqrt(50 / 80), 1.0][: len(gains)])
+    assert told == [30, 50][: len(gains)]
+    assert_allclose(asked, [np.sqrt(30 / 50), 1.0][: len(gains)])
 
 
+@pytest.mark.usefixtures("few_kernels")
 def test_it_starts_from_all_regressions_by_input(monkeypatch):
     X = np.random.default_rng(0).uniform(-1.0, 1.0, (60, 2))
     asked, start = [], FewPlacesSearch.start_labels
@@ -523,6 +534,7 @@ def test_after_a_callback_has_stopped_none_is_tried():
     assert "SE, by input, alike, probit" not in [trial.name for trial in search.trials]
 
 
+@pytest.mark.usefixtures("few_kernels")
 def test_of_many_classes_none_is_tried(monkeypatch):
     monkeypatch.setattr("skvbgp.gp.classes._few_places._MOST_SHARP", 2)
     monkeypatch.setattr(AlikeVersusRest, "evidence", None)
@@ -541,6 +553,7 @@ def test_curved_borders_of_several_classes_are_found():
     assert log_loss(y[150:], model.predict_proba(X[150:])) < 0.25
 
 
+@pytest.mark.thorough
 def test_a_sharp_border_is_found():
     rng = np.random.default_rng(10)
     X = rng.standard_normal((600, 2))
@@ -570,14 +583,14 @@ def test_of_more_kernels_by_input_the_two_best_are(several):
 
 
 def test_a_stream_that_comes_to_need_neighbours(several, monkeypatch):
-    monkeypatch.setattr("skvbgp.gp.classes._learner._EXACT_PLACES", 120)
-    monkeypatch.setattr("skvbgp.gp.classes._learner._NEIGHBOURS", 100)
+    monkeypatch.setattr("skvbgp.gp.classes._learner._EXACT_PLACES", 80)
+    monkeypatch.setattr("skvbgp.gp.classes._learner._NEIGHBOURS", 60)
     X, y = several
     model = fit(X, y)
     assert ProbitProcess in list_kinds(model)
     before = model.predict_proba(X)
     model.partial_fit(X[:1] + 50.0, [True])
-    assert model._state.k == 100
+    assert model._state.k == 60
     assert_allclose(model.predict_proba(X), before, atol=0.05)
 
 

@@ -109,6 +109,7 @@ def test_rare_values_are_not_far_from_all_others(monkeypatch):
 
 @pytest.mark.usefixtures("few_kernels")
 @pytest.mark.parametrize("name, value", [("_WORTH_RANGES", 1e6), ("n_neighbors", 20)])
+@pytest.mark.every_nth("name", 2)
 def test_where_units_stay_as_they_are(monkeypatch, name, value):
     """If no kernel gains so much by others, and where neighbours predict."""
     options = {"n_neighbors": value} if name == "n_neighbors" else {}

@@ -45,6 +45,7 @@ def pair(counts, c):
 
 
 @pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.every_nth("gaps", 2)
 def test_evidence_is_half_of_that_of_all_pairs(rng, gaps):
     votes, process = make_votes(rng, gaps=gaps), make()
     covariance = UncertainCovariance(KERNEL, 2)
@@ -143,14 +144,14 @@ def test_votes_are_added_to_what_others_say(rng, monkeypatch):
 
 @pytest.fixture
 def overlapping():
-    X, y = make_classes(120)
+    X, y = make_classes(100)
     rng = np.random.default_rng(0)
-    return X, np.where(rng.uniform(size=120) < 0.4, rng.integers(3, size=120), y)
+    return X, np.where(rng.uniform(size=100) < 0.4, rng.integers(3, size=100), y)
 
 
 def fit(X, y, weights=None, **options):
     kernels = [("M", Matern(2.0, nu=1.5))]
-    return VBGPClassifier(kernels, max_iter=8, random_state=0, **options).fit(X, y, weights)
+    return VBGPClassifier(kernels, max_iter=4, random_state=0, **options).fit(X, y, weights)
 
 
 def list_kinds(model):
@@ -159,8 +160,9 @@ def list_kinds(model):
 
 @pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize(
-    ("limit", "most"), [("_few_places._TRIAL_PLACES", 100), ("_search._MOST_CLASSES", 2)]
+    ("limit", "most"), [("_few_places._TRIAL_PLACES", 60), ("_search._MOST_CLASSES", 2)]
 )
+@pytest.mark.every_nth("limit", 2)
 def test_few_classes_of_few_rows_that_overlap_are_tried_with_it(
     overlapping, monkeypatch, limit, most
 ):
@@ -169,7 +171,7 @@ def test_few_classes_of_few_rows_that_overlap_are_tried_with_it(
     assert list_kinds(model) == {ClassProcess, VersusRest}
     assert model.kernels_[-1][0] == "M, probit"
     assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
-    assert list_kinds(fit(*make_classes_apart(120))) == {ClassProcess}
+    assert list_kinds(fit(*make_classes_apart(80))) == {ClassProcess}
     monkeypatch.setattr(f"skvbgp.gp.classes.{limit}", most)
     assert list_kinds(fit(X, y)) == {ClassProcess}
 
@@ -185,12 +187,12 @@ def test_rows_that_are_not_one_each_are_not(overlapping):
 
 @pytest.mark.usefixtures("quick_searches")
 def test_a_stream_that_comes_to_need_neighbours(overlapping, monkeypatch):
-    monkeypatch.setattr("skvbgp.gp.classes._learner._EXACT_PLACES", 120)
-    monkeypatch.setattr("skvbgp.gp.classes._learner._NEIGHBOURS", 100)
+    monkeypatch.setattr("skvbgp.gp.classes._learner._EXACT_PLACES", 100)
+    monkeypatch.setattr("skvbgp.gp.classes._learner._NEIGHBOURS", 90)
     X, y = overlapping
     model = fit(X, y)
     before = model.predict_proba(X)
     model.partial_fit(X[:1] + 50.0, [1])
-    assert model._state.k == 100
+    assert model._state.k == 90
     assert VersusRest in list_kinds(model)
     assert_allclose(model.predict_proba(X), before, atol=0.05)

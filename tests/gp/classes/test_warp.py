@@ -95,6 +95,7 @@ def with_gaps(votes, rng):
 
 @pytest.mark.parametrize("make", [make_regression, make_probit])
 @pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.every_nth("gaps", 2)
 def test_gradients(votes, warp, rng, make, gaps):
     model, votes = make(warp), with_gaps(votes, rng) if gaps else votes
     numeric = numerical_gradient(lambda x: model.with_vector(x).log_evidence(votes), model.vector)
@@ -217,6 +218,7 @@ def test_where_inputs_stay_as_they_are(what):
 
 
 @pytest.mark.parametrize("worth, tried", [(2.0, True), (1e6, False)])
+@pytest.mark.every_nth("worth", 2)
 def test_with_many_places_a_warp_has_to_be_worth_its_time(monkeypatch, worth, tried):
     monkeypatch.setattr("skvbgp.gp.classes._few_places._TRIAL_PLACES", 60)
     monkeypatch.setattr("skvbgp.gp.classes._few_places._WORTH_WARPING", worth)

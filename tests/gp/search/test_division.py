@@ -48,6 +48,7 @@ def curve_densely(process, kernels, groups, d):
         ("Matern-3/2", 5, [1.0, 1.0, 1.0, 1.0]),
     ],
 )
+@pytest.mark.every_nth("second", 2)
 def test_it_is_the_direction_of_the_largest_curvature(second, seed, expected):
     """Whatever the slope is, which is zero if the kernels are equal."""
     process, groups = learn(np.random.default_rng(seed), 4)

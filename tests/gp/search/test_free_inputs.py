@@ -38,6 +38,7 @@ def lengths_of(process):
 
 
 @pytest.mark.parametrize("name", ["Matern-1/2", "RQ"])
+@pytest.mark.every_nth("name", 2)
 def test_inputs_of_the_function_are_freed(rng, name):
     X, y = make_rows(rng)
     process = free_inputs(make_process(30, name=name), [(X, y, None)], **TRAINED).process
@@ -93,6 +94,7 @@ def test_columns_of_a_category_are_freed_together(rng):
 
 
 @pytest.mark.parametrize("name", ["wave", "bump"])
+@pytest.mark.every_nth("name", 2)
 def test_inputs_without_a_slope_are_freed(rng, name):
     """Waves and even functions, which no line sees and long length scales hardly."""
     X = rng.standard_normal((150, 40))
@@ -173,7 +175,7 @@ def test_functions_of_few_of_many_inputs_are_learned(rng, monkeypatch):
 
 @pytest.mark.usefixtures("few_kernels")
 def test_a_warm_start_leaves_them_as_they_are(rng):
-    X, y = make_rows(rng, 50)
+    X, y = make_rows(rng, 50, 22)
     model = VBGPRegressor(max_iter=6, random_state=0, warm_start=True).fit(X, y)
     before = {process.tied for process in model._state.mixture.processes}
     assert all(map(any, before))
@@ -196,6 +198,7 @@ def test_inputs_that_are_not_many_have_length_scales_anyway(rng, monkeypatch):
 
 @pytest.mark.usefixtures("few_kernels")
 @pytest.mark.parametrize("is_better", [True, False])
+@pytest.mark.every_nth("is_better", 2)
 def test_rows_without_a_part_in_training_decide(rng, monkeypatch, is_better):
     """And every part frees inputs anew."""
     learners = []
@@ -208,7 +211,7 @@ def test_rows_without_a_part_in_training_decide(rng, monkeypatch, is_better):
         return Verdict(1.0 if is_better else -1.0, 3.0, 0.0)
 
     monkeypatch.setattr(_few_rows, "judge_folds", judge)
-    X, y = make_rows(rng, 60)
+    X, y = make_rows(rng, 50, 22)
     state = VBGPRegressor(max_iter=3, random_state=0).fit(X, y)._state
     assert free_inputs in learners
     assert all(any(process.tied) == is_better for process in state.mixture.processes)

@@ -57,6 +57,7 @@ def test_evidence_of_all_groups_is_the_dense_sum(rows, process):
 
 @pytest.mark.parametrize("dof", [4.0, np.inf])
 @pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.every_nth("dof", 2)
 def test_gradient_of_the_evidence_of_all(rows, rng, dof, is_known):
     """Weights, known variances and missing entries count in each of the outputs."""
     X, Y = rows

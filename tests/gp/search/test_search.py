@@ -24,6 +24,7 @@ from tests.gp.searches import make_rows, make_search, make_starts
 )
 @pytest.mark.parametrize("k", [30, 200])
 @pytest.mark.in_turn("k")
+@pytest.mark.every_nth("true", 2)
 def test_the_kernel_of_the_rows_is_believed(true, kernel, k):
     """By neighbours that predict, and by the evidence of all rows."""
     X, y = make_rows(kernel, 150)
@@ -36,6 +37,7 @@ def test_the_kernel_of_the_rows_is_believed(true, kernel, k):
 
 @pytest.mark.parametrize("k, n_most", [(20, 15), (200, 12)])
 @pytest.mark.every_nth("k", 2)
+@pytest.mark.usefixtures("quick_searches")
 def test_every_trial_is_a_pass(monkeypatch, k, n_most):
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
     X, y = make_rows(RBF([1.0, 2.0]), 60)
@@ -46,7 +48,7 @@ def test_every_trial_is_a_pass(monkeypatch, k, n_most):
         found.append(make())
         return False
 
-    search = make_search(X, y, k, end_pass)
+    search = make_search(X, y, k, end_pass, max_iter=3)
     finish(search.run(starts, grows=True))
     assert 4 <= len(found) <= search.count_trials(2, grows=True) == n_most
     assert all(np.isfinite(step.score) for step in found)
@@ -54,6 +56,8 @@ def test_every_trial_is_a_pass(monkeypatch, k, n_most):
 
 @pytest.mark.parametrize("k", [20, 200])
 @pytest.mark.parametrize("stop_after", [1, 3, 6, 8])
+@pytest.mark.every_nth("stop_after", 2)
+@pytest.mark.usefixtures("quick_searches")
 def test_a_search_may_end_after_any_trial(monkeypatch, k, stop_after):
     """Of few rows: of the first kernel, of a product, with one length scale, and of few of many."""
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
@@ -66,7 +70,7 @@ def test_a_search_may_end_after_any_trial(monkeypatch, k, stop_after):
         return len(calls) == stop_after
 
     starts = make_starts(["Matern-1/2", "SE"], gaussian=k > 60)
-    found = finish(make_search(X, y, k, end_pass).run(starts, grows=True))
+    found = finish(make_search(X, y, k, end_pass, max_iter=3).run(starts, grows=True))
     assert len(calls) == stop_after
     assert len(found.trials) <= stop_after
     assert_allclose(found.belief.sum(), 1.0)
@@ -92,22 +96,25 @@ def test_a_training_is_finished_from_where_it_is(has_begun):
 
 
 @pytest.mark.parametrize("k, n_trials", [(20, 2), (200, 4)])
+@pytest.mark.every_nth("k", 2)
+@pytest.mark.usefixtures("quick_searches")
 def test_a_search_says_on_its_way_how_well_its_best_trial_predicts(monkeypatch, k, n_trials):
     """Of few rows, when products have been tried; what other searches do then is their own."""
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
     X, y = make_rows(RBF([1.0, 2.0]), 60)
     starts = make_starts(["Matern-1/2", "SE"], gaussian=k > 60)
-    search = make_search(X, y, k)
+    search = make_search(X, y, k, max_iter=3)
     training = search.run(starts, grows=True)
     rank = next(training)
     assert rank == max(trial.rank for trial in search.trials)
     assert len(search.trials) == n_trials
-    other = finish(make_search(X, y, k).run(starts, grows=True))
+    other = finish(make_search(X, y, k, max_iter=3).run(starts, grows=True))
     found = finish(training)
     assert (found.score, found.rank) == (other.score, other.rank)
 
 
 @pytest.mark.parametrize("k", [20, 200])
+@pytest.mark.every_nth("k", 2)
 def test_what_is_found_says_how_likely_rows_left_out_are(monkeypatch, k):
     """By the density of normal distributions, and by that which searches are compared by.
 
@@ -179,7 +186,7 @@ def test_lines_may_be_steep_and_noisy(n):
     a, difference, noise = rng.standard_normal((3, n + 50))
     X = np.column_stack([a, a + 0.01 * difference, rng.standard_normal((n + 50, 4))])
     y = difference + 0.2 * noise
-    model = VBGPRegressor(random_state=0, n_inducing=None).fit(X[:n], y[:n])
+    model = VBGPRegressor(random_state=0, n_inducing=None, max_iter=15).fit(X[:n], y[:n])
     assert np.std(model.predict(X[n:]) - difference[n:]) < 0.12
 
 
