@@ -78,11 +78,12 @@ def fit_alone(X, y, **parameters):
 
 
 @pytest.mark.usefixtures("few_kernels", "unjudged")
+@pytest.mark.thorough
 def test_outputs_of_other_kinds_stay_apart():
-    X, Y = draw_data(90)
-    model = VBGPRegressor(output_covariance="learned", random_state=0, max_iter=4).fit(X, Y)
+    X, Y = draw_data(200)
+    model = VBGPRegressor(output_covariance="learned", random_state=0, max_iter=8).fit(X, Y)
     assert not model.learns_from_others_[1]
-    own = VBGPRegressor(random_state=0, max_iter=4).fit(X, Y)
+    own = VBGPRegressor(random_state=0, max_iter=8).fit(X, Y)
     joint = replace(model._state, apart=(None, None))
     errors = []
     for posterior in (model._state.posterior, own._posterior(), joint.posterior):
@@ -292,12 +293,21 @@ def test_draws_know_nothing_of_one_another(data, n_neighbors):
     std = np.sqrt(np.diagonal(covariance))
     assert_allclose(model.predict(PLACES).ravel(), mean)
     assert_allclose(model.predict(PLACES, True, include_noise=False)[1].ravel(), std)
+    functions = model.sample_function(9)
+    assert functions.gradient(PLACES).shape == (3, 2, 2, 9)
+    if n_neighbors == "auto":
+        check_first_slope(functions, PLACES)
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("second_apart")
+@pytest.mark.parametrize("n_neighbors", ["auto", 20])
+def test_draws_have_the_moments_of_all_outputs_together(data, n_neighbors):
+    model = make_model(n_neighbors=n_neighbors).fit(*data)
+    mean, covariance = model._state.posterior.joint_outputs(PLACES, False)
     functions = model.sample_function(1500)
     for values in (functions(PLACES), model.sample_y(PLACES, 1500, include_noise=False)):
         check_joint_draws(values, mean, covariance, error=0.12, covariance_error=0.2)
-    assert functions.gradient(PLACES).shape == (3, 2, 2, 1500)
-    if n_neighbors == "auto":
-        check_first_slope(functions, PLACES)
 
 
 @pytest.mark.usefixtures("second_apart")

@@ -291,8 +291,8 @@ def test_what_else_has_a_stream_that_forgets_learn_again():
 @pytest.mark.usefixtures("quick_searches")
 @pytest.mark.every_nth("n_neighbors", 2)
 def test_weights_are_repetitions(rng, n_neighbors):
-    X, y = make_classes(40)
-    times = rng.integers(0, 4, 40)
+    X, y = make_classes(24)
+    times = rng.integers(0, 4, 24)
     weighted = small(n_neighbors=n_neighbors).fit(X, y, sample_weight=times)
     repeated = small(n_neighbors=n_neighbors).fit(np.repeat(X, times, axis=0), np.repeat(y, times))
     assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-9)
@@ -431,14 +431,14 @@ def test_a_warm_start_has_a_pass_for_every_kernel_found():
 @pytest.mark.every_nth("kernels", 2)
 def test_kernels_of_the_fit_before_keep_their_units(kernels):
     """Those that were searched for are standardised, whatever `kernel` is by then."""
-    X, y = make_classes(60)
+    X, y = make_classes(30)
     X *= [1.0, 100.0]
     model, other = (
-        small(kernels[0], warm_start=True, max_iter=2).fit(X[:40], y[:40]) for _ in "ab"
+        small(kernels[0], warm_start=True, max_iter=1).fit(X[:22], y[:22]) for _ in "ab"
     )
     other.set_params(kernel=kernels[1])
     for one in (model, other):
-        one.set_params(**FIXED).fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
+        one.set_params(**FIXED).fit(X[:22], y[:22]).partial_fit(X[22:], y[22:])
     assert repr(other.kernels_) == repr(model.kernels_)
     assert_array_equal(other.predict_proba(X), model.predict_proba(X))
 
@@ -536,10 +536,10 @@ def test_kernels_of_both_kinds_may_share(k, most):
     assert_allclose(found.belief.sum(), 1.0)
 
 
-@pytest.mark.usefixtures("quick_searches")
+@pytest.mark.thorough
 def test_many_kernels_of_equal_worth_share():
-    X, y = make_classes(24)
-    model = small([(f"k{i}", Matern(1.0)) for i in range(24)], max_iter=1).fit(X, y)
+    X, y = make_classes(40, K=2)
+    model = small([(f"k{i}", Matern(1.0)) for i in range(30)], max_iter=1).fit(X, y)
     assert len(model.kernels_) > 1
     assert_allclose(model.kernel_posterior_.sum(), 1.0)
 

@@ -26,6 +26,7 @@ KERNELS = [1.5 * RBF([2.0, 3.0]), Matern(2.0, nu=0.5) + Linear([3.0, 9.0])]
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 @pytest.mark.every_nth("kernel", 2)
+@pytest.mark.thorough
 def test_draws_have_the_moments_of_predict(kernel, rng):
     """Jointly, near the rows and far away, and of derivatives; y_var counts as in predictions."""
     X, y = make_data(40)

@@ -198,10 +198,10 @@ def test_what_is_judged_is_one_row_given_the_others(rng):
     process = Process(KERNEL, 0.2, np.inf)
     given = Z, found.y, np.random.RandomState(0), found.noise
     sample = PlacesSample(*given, members=found.members)
-    parts, targets, share = sample.leave_out(Mixture.of(process), np.ones(2), 1_000, 60)
-    assert_array_equal(share, found.members.share[:60])
-    assert_array_equal(sample.judged_inputs[:60], Z[found.members.row[:60]])
-    for j, i in enumerate(found.members.row[:60]):
+    parts, targets, share = sample.leave_out(Mixture.of(process), np.ones(2), 1_000, 30)
+    assert_array_equal(share, found.members.share[:30])
+    assert_array_equal(sample.judged_inputs[:30], Z[found.members.row[:30]])
+    for j, i in enumerate(found.members.row[:30]):
         own = (found.owner == i) & np.isclose(y, targets[j])
         assert own.sum() == 1
         gone = own if found.members.n_others[j] else found.owner == i

@@ -174,10 +174,16 @@ def few_near(monkeypatch):
     monkeypatch.setattr(_posterior, "_SCALE_ROWS", 4)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("few_near")
 def test_functions_have_the_moments_of_predictions_from_all_rows():
     model, places = with_all_rows(KERNELS)
     check_draws(model, places, 2000)
+
+
+@pytest.mark.usefixtures("few_near")
+def test_functions_are_the_same_wherever_they_are_evaluated():
+    model, places = with_all_rows(KERNELS)
     check_gradients_of_draws(model, places)
     check_same_functions(model, places, np.zeros(5))
 

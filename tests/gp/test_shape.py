@@ -92,7 +92,11 @@ def test_errors_that_are_all_the_same_have_none():
     assert learn_shape(np.full(5, 2.0)) is None
 
 
-@pytest.fixture(scope="module", params=[{}, {"n_neighbors": 40}], ids=["all rows", "near rows"])
+@pytest.fixture(
+    scope="module",
+    params=[{}, pytest.param({"n_neighbors": 40}, marks=pytest.mark.thorough)],
+    ids=["all rows", "near rows"],
+)
 def fitted(request):
     """A model of skewed noise, and other rows."""
     rng = np.random.RandomState(1)

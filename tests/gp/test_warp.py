@@ -143,7 +143,11 @@ def test_inputs_stay_as_they_are_where_a_warp_says_nothing():
 
 #: How several outputs go together; None is one output.
 OUTPUTS = [None, {"output_hyperparameters": "shared"}, {"output_covariance": "learned"}]
-several_outputs = pytest.mark.parametrize("outputs", OUTPUTS[1:], ids=["shared", "learned"])
+several_outputs = pytest.mark.parametrize(
+    "outputs",
+    [OUTPUTS[1], pytest.param(OUTPUTS[2], marks=pytest.mark.thorough)],
+    ids=["shared", "learned"],
+)
 
 
 def make_outputs(n):
@@ -189,7 +193,6 @@ def kept(monkeypatch, eager):
 @several_outputs
 @pytest.mark.parametrize("n_neighbors", ["auto", 25])
 @pytest.mark.in_turn("n_neighbors")
-@pytest.mark.every_nth("outputs", 2)
 def test_gradients_of_several_outputs_are_those_of_warped_predictions(outputs, n_neighbors):
     """Of kernels whose functions have some, as these few."""
     X, Y = make_outputs(40)
@@ -212,7 +215,6 @@ def test_gradients_of_several_outputs_are_those_of_warped_predictions(outputs, n
 
 @pytest.mark.usefixtures("kept")
 @several_outputs
-@pytest.mark.every_nth("outputs", 2)
 def test_a_stream_of_several_outputs_keeps_the_warp_and_a_warm_start_as_well(outputs):
     X, Y = make_outputs(54)
     model = VBGPRegressor(random_state=0, max_iter=1, warm_start=True, **outputs)

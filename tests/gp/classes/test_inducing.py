@@ -226,8 +226,7 @@ def test_kernel_and_link_are_their_own(monkeypatch):
     """Of random places, here all of them, and of the votes that are left out."""
     monkeypatch.setattr("skvbgp.gp.classes._link._MAX_ITER", 50)
     X, y = make_shells()
-    model = small(max_iter=15).fit(X, y)
-    state = model._state
+    state = small().fit(X, y)._state
     (told,), (near,) = state.found.inducing, state.found.processes
     votes = Votes.of(state.coordinates.scaled(X), np.eye(3)[y])
     known = votes.left_out.counts, votes.log_frequencies
@@ -237,6 +236,14 @@ def test_kernel_and_link_are_their_own(monkeypatch):
     trained = state.found.trained[1]
     assert trained.process is told.process.process
     assert trained.process.kernel != near.process.kernel
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("always")
+def test_the_kernel_is_trained_on_all_votes():
+    X, y = make_shells()
+    state = small(max_iter=15).fit(X, y)._state
+    votes, trained = Votes.of(state.coordinates.scaled(X), np.eye(3)[y]), state.found.trained[1]
 
     def measure(process):
         return process.log_evidence(votes) + process.log_prior()[0]
@@ -249,7 +256,7 @@ def test_kernel_and_link_are_their_own(monkeypatch):
 
 @pytest.mark.usefixtures("always")
 def test_a_row_alone_and_on_workers():
-    X, y = make_shells()
+    X, y = make_shells(50)
     model = small().fit(X, y)
     p = model.predict_proba(X + 0.1)
     rows = np.vstack([model.predict_proba(x[None] + 0.1) for x in X[:5]])
@@ -301,10 +308,13 @@ def test_new_rows_are_known_at_once_in_any_order(class_weight, rng):
     weights = rng.uniform(0.5, 2.0, 140)
     first, later = np.arange(80), 80 + rng.permutation(50)
 
+    known = small(class_weight=class_weight)
+    known.partial_fit(X[first], y[first], classes=[0, 1, 2], sample_weight=weights[first])
+
     def stream(*chunks):
-        model = small(class_weight=class_weight)
-        for chunk in (first, *chunks):
-            model.partial_fit(X[chunk], y[chunk], classes=[0, 1, 2], sample_weight=weights[chunk])
+        model = pickle.loads(pickle.dumps(known))
+        for chunk in chunks:
+            model.partial_fit(X[chunk], y[chunk], sample_weight=weights[chunk])
         return model
 
     model = stream(*np.split(later, [1, 30]))
@@ -370,7 +380,7 @@ def test_a_call_that_fails_leaves_the_estimator_as_it_was():
 
 @pytest.mark.usefixtures("always")
 def test_a_new_class_and_a_warm_start_learn_again():
-    X, y = make_shells(70)
+    X, y = make_shells(50)
     first = np.flatnonzero(y < 2)
     model = small().partial_fit(X[first], y[first], classes=[0, 1, 2])
     place = np.flatnonzero(y == 2)[:1]

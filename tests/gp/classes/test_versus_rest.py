@@ -186,6 +186,7 @@ def test_rows_that_are_not_one_each_are_not(overlapping):
 
 
 @pytest.mark.usefixtures("quick_searches")
+@pytest.mark.thorough
 def test_a_stream_that_comes_to_need_neighbours(overlapping, monkeypatch):
     monkeypatch.setattr("skvbgp.gp.classes._learner._EXACT_PLACES", 100)
     monkeypatch.setattr("skvbgp.gp.classes._learner._NEIGHBOURS", 90)

@@ -45,6 +45,7 @@ def test_lines_may_be_steep():
     assert_allclose(np.mean([one.mean for one in given], axis=0), y[60:], atol=0.01)
 
 
+@pytest.mark.thorough
 def test_few_rows_of_a_trend_are_continued_far_away():
     """And so are slopes in many inputs, of which each length scale is a parameter."""
     rng = np.random.default_rng(0)

@@ -138,6 +138,7 @@ def make_wide(rng, n=60, d=24):
 
 
 @pytest.mark.usefixtures("quick_searches", "few_kernels")
+@pytest.mark.thorough
 def test_what_predicts_other_rows_takes_the_place_of_the_others(rng):
     X = rng.standard_normal((60, 24))
     all_matter = X.sum(axis=1) + 0.1 * rng.standard_normal(60)

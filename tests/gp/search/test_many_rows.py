@@ -95,6 +95,7 @@ def test_no_mixture_is_learned_twice_from_the_same_rows(monkeypatch, apart, n_le
     assert again.score == found.score
 
 
+@pytest.mark.thorough
 def test_weak_slopes_in_many_inputs_have_one_length_scale(monkeypatch):
     """From near rows there would be nothing to see of them: they are predicted from all."""
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
@@ -191,34 +192,37 @@ def draw_steep_rows(n, amplitude, seed=0):
     return X, np.sin(2.0 * b) + amplitude * difference
 
 
-def search_steep_rows(amplitude, noise=0.05):
-    X, f = draw_steep_rows(100, amplitude)
-    y = f + noise * np.random.default_rng(1).standard_normal(100)
+def search_steep_rows(amplitude, noise=0.05, n=150, **options):
+    X, f = draw_steep_rows(n, amplitude)
+    y = f + noise * np.random.default_rng(1).standard_normal(n)
     named = [pair for pair in make_base_kernels(3) if pair[0] in ("Matern-5/2", "SE")]
     starts = [(name, start_process(kernel, gaussian=False)) for name, kernel in named]
-    found = finish(replace(make_search(X, y, 60), rival_k=(8, 60)).run(starts, grows=True))
+    search = make_search(X, y, 60, **options)
+    found = finish(replace(search, rival_k=(8, 60)).run(starts, grows=True))
     X_new, f_new = draw_steep_rows(300, amplitude, seed=2)
     given = [process.factorise(X, y) for process in found.mixture.processes]
     means = [one.moments(X_new, one.scale).mean for one in given]
     return found, np.std(np.average(means, axis=0, weights=found.belief) - f_new)
 
 
+@pytest.mark.thorough
 def test_lines_that_near_rows_cannot_see_are_found(monkeypatch):
     """Beside a wave of one input, which one length scale for all does not describe."""
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
     found, error = search_steep_rows(0.3)
     assert found.k == _many_rows._ALL_NEIGHBOURS
     assert "SE + LIN" in [trial.name for trial in found.trials]
-    monkeypatch.setattr(_many_rows, "_TRIED_WITH_LINES", 99)
+    monkeypatch.setattr(_many_rows, "_TRIED_WITH_LINES", 149)
     assert error < 0.3 * search_steep_rows(0.3)[1]
 
 
+@pytest.mark.usefixtures("quick_searches")
 def test_lines_are_not_tried_where_rows_do_not_ask_for_them(monkeypatch):
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
     monkeypatch.setattr(_many_rows, "find_start_beside", None)
-    search_steep_rows(0.0)
+    search_steep_rows(0.0, n=100, max_iter=3)
     with pytest.raises(TypeError):
-        search_steep_rows(0.3)
+        search_steep_rows(0.3, n=100, max_iter=3)
 
 
 @pytest.mark.parametrize("factor, leaves", [(0.99, False), (1.01, True)])
