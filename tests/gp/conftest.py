@@ -7,6 +7,7 @@ import pytest
 @pytest.fixture
 def quick_searches(quick_searches, monkeypatch):
     """Beliefs are learned in few steps, too, and draws are as wide as any, wherever they are."""
+    monkeypatch.setattr("skvbgp.gp._belief._START_TEMPERS", (0.1,))
     monkeypatch.setattr("skvbgp.gp._belief._MAX_ITER", 10)
     monkeypatch.setattr("skvbgp.gp.classes._link._MAX_ITER", 10)
     monkeypatch.setattr(

@@ -142,7 +142,7 @@ def test_what_is_not_learned_does_not_decide(data):
 
 
 @pytest.mark.parametrize("kind", ["missing", "complete", "repeated", "copied"])
-@pytest.mark.every_nth("kind", 2)
+@pytest.mark.every_nth("kind", 4)
 def test_choice_is_by_the_density_of_hidden_values(data, monkeypatch, kind):
     """Of dense processes given what is not hidden, Student's t with five degrees of freedom.
 
@@ -399,6 +399,7 @@ def test_rows_are_forgotten_by_both(data, forgetting):
 
 @pytest.mark.usefixtures("second_apart")
 @pytest.mark.parametrize(("k", "left"), [(30, 15), (100, 100)])
+@pytest.mark.every_nth("k", 2)
 def test_output_that_all_its_rows_predicted_has_neighbours_with_more(data, k, left):
     model = make_model(n_neighbors=15, max_iter=1).fit(*data)
     one = replace(model._state.apart[1], k=k)

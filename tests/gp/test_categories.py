@@ -194,7 +194,7 @@ def test_a_warm_start_may_have_other_categories(kernel, n_known, rng):
     """More or fewer of them, with what was learned of the input."""
     X, y = make_data(60, rng)
     few = np.isin(X[:, 1], list("abc")[:n_known])
-    options = {"kernel": kernel, "learn_hyperparameters": True, "max_iter": 5}
+    options = {"kernel": kernel, "learn_hyperparameters": True, "max_iter": 3}
     model = make_model(**options, warm_start=True).fit(X[few], y[few])
     X[:5, 1] = "d"
     again = clone(model).fit(X, y)

@@ -323,7 +323,7 @@ def test_how_many_cells_there_are_and_how_many_rows_predict_their_places(learned
     X, y = learned
     monkeypatch.setattr(_cells, "_LEAST_GAIN", -np.inf)
     monkeypatch.setattr("skvbgp.gp.search._many_rows._LEAST_COUNT_RISE", 100.0)
-    model = small(RBF([1.0, 1.0, 1.0]), max_iter=2)
+    model = small(RBF([1.0, 1.0, 1.0]), max_iter=1)
     state = model.fit(X[:200], y[:200])._state
     assert (state.k, model.n_neighbors_, state.cells.partition.n_blocks) == (8, 60, 10)
     monkeypatch.setattr(_cells, "_MOST_WORK", 4 * 60**3)
@@ -360,8 +360,8 @@ def test_what_cells_have_to_gain_rises_with_their_work(learned, monkeypatch):
 def test_cells_that_gain_nothing_leave_everything_as_it_is(learned, monkeypatch):
     X, y = learned
     monkeypatch.setattr(_cells, "_LEAST_GAIN", np.inf)
-    model = small(RBF([1.0, 1.0, 1.0]), max_iter=4).fit(X[:200], y[:200])
+    model = small(RBF([1.0, 1.0, 1.0]), max_iter=1).fit(X[:200], y[:200])
     assert model.n_neighbors_ == 16
     monkeypatch.setattr(_cells, "_LEAST_ROWS", 200)
-    again = small(RBF([1.0, 1.0, 1.0]), max_iter=4).fit(X[:200], y[:200])
+    again = small(RBF([1.0, 1.0, 1.0]), max_iter=1).fit(X[:200], y[:200])
     assert_array_equal(again.predict(X), model.predict(X))  # judged or not

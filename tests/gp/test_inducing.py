@@ -97,6 +97,7 @@ def test_gradient(rng):
         assert_allclose(variance[0, j], (K[0, 0] + K[1, 1] - 2.0 * K[0, 1]) / 4e-6, rtol=1e-2)
 
 
+@pytest.mark.thorough
 def test_draws_have_its_moments(rng):
     part, rows = make_part(rng)
     places = np.vstack([rows.X[:3] + 0.2, [[9.0, 0.0]]])
@@ -288,7 +289,7 @@ OBSTACLES = {
 
 @pytest.mark.parametrize("name", OBSTACLES)
 def test_where_there_can_be_none(name):
-    X, y = make_data(60)
+    X, y = make_data(30)
     if name.startswith("output_"):
         y = np.column_stack([y, y**2])
     if name == "missing entries":

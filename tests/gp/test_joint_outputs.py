@@ -205,7 +205,7 @@ def test_stream_ends_where_a_fit_does(data, forgetting):
 
 def test_stream_learns_again(data):
     X, seen, _ = data
-    stream, whole = make_model(), make_model().fit(X, seen)
+    stream, whole = make_model(max_iter=2), make_model(max_iter=2).fit(X, seen)
     for rows in (slice(0, 20), slice(20, 70)):
         stream.partial_fit(X[rows], seen[rows])
     assert_allclose(stream.predict(X), whole.predict(X), rtol=1e-6)

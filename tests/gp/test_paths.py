@@ -94,6 +94,7 @@ def test_draws_have_the_moments_of_predict_whatever_the_kernel(kernel, n_neighbo
     check_draws(with_noise(model, noise), places, 1000)
 
 
+@pytest.mark.thorough
 def test_draws_of_a_calibrated_mixture_of_all_rows():
     X, y = make_data(60)
     kernels = [Matern([2.0, 3.0], nu=1.5), RBF([0.5, 1.0])]

@@ -168,6 +168,7 @@ def test_neighbours_reach_beyond_a_place_of_many_rows(rng):
 
 
 @pytest.mark.usefixtures("few_kernels")
+@pytest.mark.thorough
 def test_hyperparameters_are_learned_from_places(rng):
     """The function between places is known as well as by a process of their means."""
     X, y = make_places(rng, n=1_000, m=40, noise=0.5, alone=0)

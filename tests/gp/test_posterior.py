@@ -64,6 +64,7 @@ def test_a_place_is_predicted_from_its_nearest_rows(rng, monkeypatch, k):
 
 @pytest.mark.parametrize("k", [5, 30, 40])
 @pytest.mark.parametrize("one_scale", [False, True])
+@pytest.mark.every_nth("k", 3)
 def test_means_alone_need_no_variances(rng, monkeypatch, k, one_scale):
     """Where all rows predict; also rows with weights, and places of which something is missing."""
     plain, places = make_posterior(rng, k), rng.standard_normal((6, 2))

@@ -71,7 +71,7 @@ def test_scales_are_mean_squares_of_whitened_targets(rows, weighted):
 
 
 @pytest.mark.parametrize("process", PROCESSES, ids=repr)
-@pytest.mark.every_nth("process", 2)
+@pytest.mark.every_nth("process", 3)
 def test_gradient_of_the_evidence(process, rows):
     numeric = numerical_gradient(
         lambda x: process.with_vector(x).evidence(*rows)[0], process.vector
@@ -289,7 +289,7 @@ def test_evidence_of_weighted_rows_is_that_of_repeated_ones(process, rows, known
 
 
 @pytest.mark.parametrize("process", PROCESSES, ids=repr)
-@pytest.mark.every_nth("process", 2)
+@pytest.mark.every_nth("process", 4)
 def test_gradient_of_the_evidence_of_weighted_rows(process, rows, known):
     known = RowNoise(0.7 * known.weight, known.variance)
     numeric = numerical_gradient(

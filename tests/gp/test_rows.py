@@ -92,6 +92,7 @@ def test_the_first_rows_of_several_chunks(rng, n):
 
 
 @pytest.mark.parametrize("make", [small, small_classifier])
+@pytest.mark.every_nth("make", 2)
 def test_an_update_does_not_join_all_rows(make):
     """Its time depends on the new rows, and a copy's on all of them."""
     X, y = make_classes(70)

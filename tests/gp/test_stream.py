@@ -106,6 +106,7 @@ def test_what_is_kept_of_several_outputs_is_bounded(data, forgetting):
 @pytest.mark.parametrize("step", [7, 120])
 @pytest.mark.parametrize("forgetting", [20, 0.97])
 @pytest.mark.every_nth("step", 2)
+@pytest.mark.every_nth("forgetting", 2)
 def test_copies_of_a_row_come_and_go_one_by_one(data, step, forgetting):
     """As often as it came is how much a row counts, and others are not forgotten for it."""
     X, y, T = data
@@ -246,6 +247,7 @@ def test_a_fit_weighs_all_rows_alike(data):
     )
 
 
+@pytest.mark.thorough
 def test_an_abrupt_change_is_forgotten(rng):
     """After as many rows as are remembered, the error is that of a fit to the new rows."""
     X = rng.uniform(-2.0, 2.0, (160, 1))
@@ -268,7 +270,7 @@ def test_an_abrupt_change_is_forgotten(rng):
 @pytest.mark.parametrize(
     "n_before, memory, step", [(100, 60, 20), (100, 60, 15), (80, 80, 10), (80, 80, 20)]
 )
-@pytest.mark.every_nth("step", 2)
+@pytest.mark.every_nth("step", 4)
 def test_rows_of_two_functions_are_not_learned_from(n_before, memory, step, rng):
     """Hyperparameters are those of the new function as soon as the old one is forgotten.
 
@@ -341,7 +343,7 @@ def test_rows_that_are_known_to_be_noisy_do_not_contradict(rng):
 
 def test_training_is_due_when_older_rows_are_down_to_a_twentieth(data):
     X, y, _ = data
-    model = make_model(learn_hyperparameters=True, max_iter=2, forgetting=0.9).fit(X[:80], y[:80])
+    model = make_model(learn_hyperparameters=True, max_iter=1, forgetting=0.9).fit(X[:80], y[:80])
     trained = []
     for i in range(80, 110):  # 0.9 ** 28 is more, 0.9 ** 29 less
         model.partial_fit(X[i : i + 1], y[i : i + 1])
@@ -354,7 +356,7 @@ def test_outliers_do_not_stop_a_stream_from_learning(data):
     X, y, _ = data
     y = y.copy()
     y[45::10] += 5.0
-    model = make_model(learn_hyperparameters=True, max_iter=2, forgetting=30)
+    model = make_model(learn_hyperparameters=True, max_iter=1, forgetting=30)
     trained = set()
     for i in range(0, 120, 5):
         model.partial_fit(X[i : i + 5], y[i : i + 5])

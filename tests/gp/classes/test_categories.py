@@ -314,7 +314,7 @@ def test_truth_values_and_labels_of_any_kind(rng):
     ids=["alone", "constant", "all distinct", "seen once"],
 )
 @pytest.mark.usefixtures("few_kernels")
-@pytest.mark.every_nth("make", 2)
+@pytest.mark.every_nth("make", 4)
 def test_tables_of_which_little_varies(rng, make):
     X, y = make_data(40, rng)
     table = make(X).astype(object)

@@ -43,20 +43,34 @@ def converged(monkeypatch):
     monkeypatch.setattr(_inducing_labels, "_MAX_ROUNDS", 500)
 
 
-@pytest.fixture(params=[2, 3])
-def process(request):
-    return (ProbitProcess if request.param == 2 else VersusRest)(PROCESS, 2)
+@pytest.fixture(
+    params=[
+        (2, False),
+        (3, True),
+        pytest.param((2, True), marks=pytest.mark.thorough),
+        pytest.param((3, False), marks=pytest.mark.thorough),
+    ],
+    ids=["2", "3-gaps", "2-gaps", "3"],
+)
+def case(request):
+    """How many classes there are, and whether entries are missing."""
+    return request.param
 
 
-@pytest.fixture(params=[False, True], ids=["", "gaps"])
-def votes(request, rng, process):
+@pytest.fixture
+def process(case):
+    return (ProbitProcess if case[0] == 2 else VersusRest)(PROCESS, 2)
+
+
+@pytest.fixture
+def votes(case, rng, process):
     """Several votes at some places, of two or three classes; one of the latter is rare."""
     K = 2 if isinstance(process, ProbitProcess) else 3
     X = rng.standard_normal((14, 2))
     counts = np.eye(K, dtype=int)[rng.integers(K, size=14)]
     counts[:4] += rng.integers(0, 3, (4, K))
     variance = rng.exponential(size=X.shape) * (rng.random(X.shape) < 0.3)
-    return Votes.of(append_variances(X, variance if request.param else None), counts)
+    return Votes.of(append_variances(X, variance if case[1] else None), counts)
 
 
 def list_functions(votes):
@@ -318,7 +332,7 @@ def test_when_one_is_tried(case, is_tried, monkeypatch):
     monkeypatch.setattr(search, "mix", lambda parts: None if None in parts else mix(parts))
     monkeypatch.setattr(search, "gains", lambda *_: False)
     mix = type(search).mix.__get__(search)
-    kernels = make_class_kernels(2)[:2]
+    kernels = make_class_kernels(2)[:1]
     starts = [(name, start_class_process(kernel, X.shape[1])) for name, kernel in kernels]
     search.run(starts, grows=case != "a kernel of the user's")
     assert bool(tried) == is_tried
@@ -418,6 +432,7 @@ def test_it_is_trained_on_some_rows_that_count_once(monkeypatch):
 
 @pytest.mark.parametrize("gains", [True, False])
 @pytest.mark.usefixtures("quick_searches")
+@pytest.mark.every_nth("gains", 2)
 def test_votes_left_out_have_to_gain(gains, monkeypatch):
     X, y = make_stripes(30)
     search = make_search(X, np.eye(2)[y])
@@ -470,8 +485,9 @@ def find(model):
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.thorough
 def test_a_row_alone_on_workers_and_pickled():
-    X, y = make_stripes(45, 3)
+    X, y = make_stripes(36, 3)
     model = fit(X, y, max_iter=1)
     p = model.predict_proba(X + 0.1)
     assert LABELS in dict(model.kernels_)
@@ -483,8 +499,9 @@ def test_a_row_alone_on_workers_and_pickled():
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.thorough
 def test_predictions_have_the_power():
-    X, y = make_stripes(45, 3)
+    X, y = make_stripes(36, 3)
     posterior = fit(X, y, max_iter=1)._state.posterior
     lf, plain = posterior.votes.log_frequencies, replace(posterior, power=1.0).decisions(X)
     expected = np.exp(lf) * np.exp(plain - lf) ** posterior.power
@@ -531,9 +548,10 @@ def test_a_class_that_comes_later_and_weights_of_new_rows():
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.thorough
 def test_weights_are_repetitions(rng):
-    X, y = make_stripes(50)
-    times = rng.integers(0, 3, 50)
+    X, y = make_stripes(40)
+    times = rng.integers(0, 3, 40)
     weighted = VBGPClassifier(max_iter=1, random_state=0).fit(X, y, sample_weight=times)
     repeated = fit(np.repeat(X, times, axis=0), np.repeat(y, times), max_iter=1)
     assert find(weighted).said[0].precision.shape == (15, 15)
@@ -544,7 +562,7 @@ def test_weights_are_repetitions(rng):
 def test_missing_entries(rng):
     X, y = make_stripes(60)
     X[rng.random(X.shape) < 0.1] = np.nan
-    model = fit(X[:40], y[:40])
+    model = fit(X[:40], y[:40], max_iter=2)
     assert find(model).inducing.Z.shape == (15, 4)
     model.partial_fit(X[40:], y[40:])
     p = model.predict_proba(X)
@@ -553,9 +571,10 @@ def test_missing_entries(rng):
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.thorough
 def test_a_warm_start_and_one_that_learns_nothing():
     X, y = make_stripes(50)
-    model = fit(X, y, warm_start=True)
+    model = fit(X, y, max_iter=2, warm_start=True)
     find(model.fit(X, y))
     kept = model.set_params(learn_hyperparameters=False).fit(X, y)
     assert kept.n_inducing_ == 0

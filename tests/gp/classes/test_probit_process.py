@@ -238,6 +238,7 @@ def test_more_places_without_sites_are_told_by_the_others(rng):
 @pytest.mark.parametrize("kernel, noise", SMOOTH)
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.every_nth("gaps", 2)
+@pytest.mark.every_nth("noise", 2)
 def test_votes_are_added_to_what_others_say(rng, monkeypatch, kernel, noise, gaps):
     """As by all of them anew, but without a mode to find, and by fewer factorisations."""
     X = rng.standard_normal((62, 2))
@@ -347,7 +348,7 @@ def test_an_anova_kernel_starts_with_as_much_variance_for_any_number_of_inputs()
 def test_of_rows_with_gaps_no_anova_kernel_is_tried(several):
     X, y = several
     names = [
-        [name for name, _ in VBGPClassifier(max_iter=2, random_state=0).fit(X, y).kernels_]
+        [name for name, _ in VBGPClassifier(max_iter=1, random_state=0).fit(X, y).kernels_]
         for X in (X, np.where(np.arange(X.size).reshape(X.shape) == 7, np.nan, X))
     ]
     assert ["ANOVA, probit" in each for each in names] == [True, False]
@@ -377,9 +378,9 @@ def several(monkeypatch):
     return X, np.where(np.random.default_rng(0).uniform(size=80) < 0.2, y == 0, y > 0)
 
 
-def fit(X, y, weights=None, **options):
+def fit(X, y, weights=None, max_iter=2, **options):
     kernels = [("M", Matern(2.0, nu=1.5))]
-    return VBGPClassifier(kernels, max_iter=4, random_state=0, **options).fit(X, y, weights)
+    return VBGPClassifier(kernels, max_iter=max_iter, random_state=0, **options).fit(X, y, weights)
 
 
 def list_kinds(model):
@@ -401,7 +402,9 @@ def test_two_classes_that_overlap_are_tried_with_it(several):
 def test_rows_of_a_heavier_class_are_no_evidence_of_little_noise(several):
     """Five votes of one row are not five that agree."""
     X, y = several
-    found = [fit(X, y, weights)._state.found for weights in (None, np.where(y, 5.0, 1.0))]
+    found = [
+        fit(X, y, weights, max_iter=4)._state.found for weights in (None, np.where(y, 5.0, 1.0))
+    ]
     noise = [
         [m.process.noise for m in one.trained if isinstance(m, ProbitProcess)] for one in found
     ]

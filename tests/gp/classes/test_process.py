@@ -143,6 +143,7 @@ def test_leaving_out_places_with_gaps(votes, rng):
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("labels", ["votes", "rows"])
 @pytest.mark.every_nth("gaps", 2)
+@pytest.mark.every_nth("labels", 2)
 def test_gradient_of_the_evidence(request, kernel, gaps, labels, rng):
     process, votes = make(kernel), request.getfixturevalue(labels)
     if gaps:

@@ -63,17 +63,17 @@ def test_ranges_become_alike_and_distances_stay(rng):
     assert find_ranges(X, (0, 0, 1, 1, 1)) is None
 
 
-def make_rare(n, seed=0):
+def make_rare(n, seed=0, n_rare=20):
     """Two inputs that matter, and many that are rarely anything."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1.0, 1.0, (n, 2))
-    rare = (rng.uniform(size=(n, 20)) < 0.04) * rng.uniform(0.5, 1.0, (n, 20))
+    rare = (rng.uniform(size=(n, n_rare)) < 0.04) * rng.uniform(0.5, 1.0, (n, n_rare))
     return np.hstack([X, rare]), (X[:, 0] * X[:, 1] > 0.0).astype(int)
 
 
 @pytest.fixture(scope="module")
 def fitted():
-    X, y = make_rare(80)
+    X, y = make_rare(100, n_rare=14)
     with pytest.MonkeyPatch.context() as patch:
         regress_alone(patch)
         try_few_kernels(patch)
@@ -122,22 +122,23 @@ def test_where_units_stay_as_they_are(monkeypatch, name, value):
 @pytest.mark.usefixtures("few_kernels")
 def test_what_such_a_model_says_is_kept(fitted, monkeypatch):
     regress_alone(monkeypatch)
-    X, y = make_rare(60, seed=2)
+    X, y = make_rare(60, seed=2, n_rare=14)
     model = pickle.loads(pickle.dumps(fitted))
     assert share_of_ranges(model) > 0.0
     assert_array_equal(model.predict_proba(X), fitted.predict_proba(X))
     kernels = model.kernels_
     model.partial_fit(X[:5], y[:5])
     assert model.kernels_ == kernels
-    p = model.predict_proba(np.where(np.arange(22) == 0, np.nan, X))
+    p = model.predict_proba(np.where(np.arange(16) == 0, np.nan, X))
     assert_allclose(p.sum(axis=1), 1.0)
-    again = pickle.loads(pickle.dumps(fitted)).set_params(warm_start=True).fit(*make_rare(80))
+    again = pickle.loads(pickle.dumps(fitted)).set_params(warm_start=True)
+    again.fit(*make_rare(100, n_rare=14))
     assert share_of_ranges(again) > 0.0
 
 
 def test_length_scales_are_in_the_units_of_X(fitted):
     """Alike as shares of the ranges."""
-    X, _ = make_rare(80)
+    X, _ = make_rare(100, n_rare=14)
     for (name, kernel), one in zip(fitted.kernels_, fitted._state.found.trained, strict=True):
         if name.endswith("ranges"):
             shares = kernel.length_scale / np.ptp(X, axis=0)

@@ -40,6 +40,7 @@ def measure(shares, parts, counts, n_free):
 
 
 @pytest.mark.parametrize("n_free", [[3, 3, 3], [2, 5, 20]])
+@pytest.mark.every_nth("n_free", 2)
 def test_no_other_shares_are_better(rng, n_free):
     parts, counts = make_parts(rng)
     shares = learn_shares(parts, counts, np.array(n_free) / counts.sum())
@@ -173,6 +174,7 @@ def test_from_neighbours_those_are_of_groups(weight, rng, monkeypatch):
 
 
 @pytest.mark.parametrize("gains", [True, False])
+@pytest.mark.every_nth("gains", 2)
 def test_they_learn_from_random_places_where_that_gains(gains, rng, monkeypatch):
     """From all votes of groups of these, which are then what has chosen them."""
     monkeypatch.setattr(_search, "_LEAST_GAIN", -np.inf if gains else np.inf)

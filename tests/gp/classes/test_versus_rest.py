@@ -91,6 +91,7 @@ def test_leaving_votes_out(rng, gaps):
 
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("units", [[1.0, 0.5, 1.0], [1.0, 1.0, 1.0]])
+@pytest.mark.every_nth("gaps", 2)
 def test_predictions_are_shares_of_what_pairs_say(rng, gaps, units):
     votes, process = make_votes(rng, gaps=gaps, units=units), make()
     X, two = make_votes(rng, 6, gaps).X, make(ProbitProcess)

@@ -153,6 +153,7 @@ def share_of_warped(model):
     return sum(model.kernel_posterior_[["warped" in name for name in names]])
 
 
+@pytest.mark.thorough
 def test_skewed_inputs_are_warped(fitted, monkeypatch):
     X, y = make_skewed()
     assert share_of_warped(fitted) > 0.5

@@ -22,7 +22,7 @@ def test_few_rows_are_no_less_likely_than_promised_when_they_are_left_out(monkey
     monkeypatch.setattr(FewRowsSearch, "_try_isotropic_alone", lambda *_: None)
     rng = np.random.default_rng(4)
     X, y = rng.uniform(-1.0, 1.0, (40, 6)), rng.standard_t(2.0, 40)
-    starts = [(name, start_process(k, gaussian=True)) for name, k in make_base_kernels(6)]
+    starts = [(name, start_process(k, gaussian=True)) for name, k in make_base_kernels(6)[-2:]]
     search = make_search(X, y / y.std(), 200)
     found = finish(search.run(starts, grows=True))
     assert found.mixture.calibration > 1.03
@@ -38,7 +38,7 @@ def test_lines_may_be_steep():
     X, y = shares[:, :-1], shares[:, -1]
     X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
     known, y_known = X[:60], y[:60]
-    starts = [(name, start_process(k, gaussian=True)) for name, k in make_base_kernels(7)]
+    starts = [(name, start_process(k, gaussian=True)) for name, k in make_base_kernels(7)[-2:]]
     found = finish(make_search(known, y_known, 200).run(starts, grows=True))
     processes = found.mixture.processes
     given = [process.factorise(known, y_known).moments(X[60:]) for process in processes]

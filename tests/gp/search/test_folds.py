@@ -36,6 +36,7 @@ def predict_part(process, X, y, noise, counts, is_left):
 
 
 @pytest.mark.parametrize(("known", "is_wide"), [(None, False), (0.1, False), (9.0, True)])
+@pytest.mark.every_nth("known", 3)
 def test_each_part_is_predicted_by_what_the_others_train(rng, known, is_wide):
     """One row is far off: unless it is known to be that uncertain, variances are too small.
 

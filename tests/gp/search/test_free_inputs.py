@@ -105,6 +105,7 @@ def test_inputs_without_a_slope_are_freed(rng, name):
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.every_nth("n_outputs", 2)
 def test_waves_are_compared_with_what_is_expected_of_them(rng, n_outputs):
     """Those of the columns of an input add up, as do those of groups and outputs."""
     X, Y = rng.standard_normal((20, 18)), rng.standard_normal((20, n_outputs))
@@ -215,8 +216,8 @@ def test_rows_without_a_part_in_training_decide(rng, monkeypatch, is_better):
         return Verdict(1.0 if is_better else -1.0, 3.0, 0.0)
 
     monkeypatch.setattr(_few_rows, "judge_folds", judge)
-    X, y = make_rows(rng, 50, 22)
-    state = VBGPRegressor(max_iter=3, random_state=0).fit(X, y)._state
+    X, y = make_rows(rng, 40, 21)
+    state = VBGPRegressor(max_iter=2, random_state=0).fit(X, y)._state
     assert free_inputs in learners
     assert all(any(process.tied) == is_better for process in state.mixture.processes)
     assert state.mixture.calibration >= (3.0 if is_better else 2.0)

@@ -56,7 +56,7 @@ def test_the_mixture_of_many_rows_is_learned_from_more_that_are_left_out(
     monkeypatch.setattr(_many_rows, "_LEAST_COUNT_RISE", -100.0)
     monkeypatch.setattr(_many_rows, "_NEIGHBOURS_OF_ALL", 50 * 15)
     X, y = make_rows(RBF([1.0, 2.0]), 60)
-    search = replace(make_search(X, y, 15), rival_k=counts)
+    search = replace(make_search(X, y, 15, max_iter=3), rival_k=counts)
     search.rows.noise = RowNoise(np.linspace(0.2, 1.0, 60), np.zeros(60))
     found = finish(search.run(make_starts(["Matern-1/2", "SE"], gaussian=False), grows=True))
     assert found.k == 15
@@ -72,6 +72,7 @@ def test_the_mixture_of_many_rows_is_learned_from_more_that_are_left_out(
 
 
 @pytest.mark.parametrize("apart, n_learned", [(False, 2), (True, 1)])
+@pytest.mark.every_nth("apart", 2)
 def test_no_mixture_is_learned_twice_from_the_same_rows(monkeypatch, apart, n_learned):
     """Outputs that were observed in different rows have no more that are left out."""
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
@@ -145,7 +146,7 @@ def test_several_kernels_may_predict_from_all_rows(monkeypatch):
     """What has been found says of rows that are left out what it was chosen for."""
     monkeypatch.setattr(_many_rows, "_TRIED_WITH_ALL", ((149, 5), (150, 2)))
     X, y = make_rows(RBF(), 150)
-    search = replace(make_search(X, y, 60), rival_k=(8, 60))
+    search = replace(make_search(X, y, 60, max_iter=3), rival_k=(8, 60))
     tried, mix_all = [], ManyRowsSearch._mix_all
     monkeypatch.setattr(
         ManyRowsSearch, "_mix_all", lambda *args: tried.append(args[1]) or mix_all(*args)
@@ -192,13 +193,12 @@ def draw_steep_rows(n, amplitude, seed=0):
     return X, np.sin(2.0 * b) + amplitude * difference
 
 
-def search_steep_rows(amplitude, noise=0.05, n=150, **options):
-    X, f = draw_steep_rows(n, amplitude)
-    y = f + noise * np.random.default_rng(1).standard_normal(n)
+def search_steep_rows(amplitude, noise=0.05):
+    X, f = draw_steep_rows(150, amplitude)
+    y = f + noise * np.random.default_rng(1).standard_normal(150)
     named = [pair for pair in make_base_kernels(3) if pair[0] in ("Matern-5/2", "SE")]
     starts = [(name, start_process(kernel, gaussian=False)) for name, kernel in named]
-    search = make_search(X, y, 60, **options)
-    found = finish(replace(search, rival_k=(8, 60)).run(starts, grows=True))
+    found = finish(replace(make_search(X, y, 60), rival_k=(8, 60)).run(starts, grows=True))
     X_new, f_new = draw_steep_rows(300, amplitude, seed=2)
     given = [process.factorise(X, y) for process in found.mixture.processes]
     means = [one.moments(X_new, one.scale).mean for one in given]
@@ -216,13 +216,13 @@ def test_lines_that_near_rows_cannot_see_are_found(monkeypatch):
     assert error < 0.3 * search_steep_rows(0.3)[1]
 
 
-@pytest.mark.usefixtures("quick_searches")
+@pytest.mark.thorough
 def test_lines_are_not_tried_where_rows_do_not_ask_for_them(monkeypatch):
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
     monkeypatch.setattr(_many_rows, "find_start_beside", None)
-    search_steep_rows(0.0, n=100, max_iter=3)
+    search_steep_rows(0.0)
     with pytest.raises(TypeError):
-        search_steep_rows(0.3, n=100, max_iter=3)
+        search_steep_rows(0.3)
 
 
 @pytest.mark.parametrize("factor, leaves", [(0.99, False), (1.01, True)])

@@ -80,6 +80,7 @@ def test_random_rows_are_those_of_all_outputs_in_proportion(rows):
 
 
 @pytest.mark.parametrize("process", PROCESSES, ids=["student", "gaussian"])
+@pytest.mark.every_nth("process", 2)
 def test_equal_outputs_speak_as_often_as_there_are_of_them(rows, rng, process):
     """The prior counts once: their optimum is that of so many independent groups."""
     X, y, noise = rows[0], rows[1][:, 0], make_noise(30, rng)

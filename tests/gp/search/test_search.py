@@ -48,7 +48,7 @@ def test_every_trial_is_a_pass(monkeypatch, k, n_most):
         found.append(make())
         return False
 
-    search = make_search(X, y, k, end_pass, max_iter=3)
+    search = make_search(X, y, k, end_pass, max_iter=2)
     finish(search.run(starts, grows=True))
     assert 4 <= len(found) <= search.count_trials(2, grows=True) == n_most
     assert all(np.isfinite(step.score) for step in found)
@@ -56,7 +56,7 @@ def test_every_trial_is_a_pass(monkeypatch, k, n_most):
 
 @pytest.mark.parametrize("k", [20, 200])
 @pytest.mark.parametrize("stop_after", [1, 3, 6, 8])
-@pytest.mark.every_nth("stop_after", 2)
+@pytest.mark.every_nth("stop_after", 4)
 @pytest.mark.usefixtures("quick_searches")
 def test_a_search_may_end_after_any_trial(monkeypatch, k, stop_after):
     """Of few rows: of the first kernel, of a product, with one length scale, and of few of many."""
@@ -70,7 +70,7 @@ def test_a_search_may_end_after_any_trial(monkeypatch, k, stop_after):
         return len(calls) == stop_after
 
     starts = make_starts(["Matern-1/2", "SE"], gaussian=k > 60)
-    found = finish(make_search(X, y, k, end_pass, max_iter=3).run(starts, grows=True))
+    found = finish(make_search(X, y, k, end_pass, max_iter=2).run(starts, grows=True))
     assert len(calls) == stop_after
     assert len(found.trials) <= stop_after
     assert_allclose(found.belief.sum(), 1.0)
@@ -103,12 +103,12 @@ def test_a_search_says_on_its_way_how_well_its_best_trial_predicts(monkeypatch, 
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
     X, y = make_rows(RBF([1.0, 2.0]), 60)
     starts = make_starts(["Matern-1/2", "SE"], gaussian=k > 60)
-    search = make_search(X, y, k, max_iter=3)
+    search = make_search(X, y, k, max_iter=1)
     training = search.run(starts, grows=True)
     rank = next(training)
     assert rank == max(trial.rank for trial in search.trials)
     assert len(search.trials) == n_trials
-    other = finish(make_search(X, y, k, max_iter=3).run(starts, grows=True))
+    other = finish(make_search(X, y, k, max_iter=1).run(starts, grows=True))
     found = finish(training)
     assert (found.score, found.rank) == (other.score, other.rank)
 
