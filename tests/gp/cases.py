@@ -11,19 +11,19 @@ from skvbgp.kernels import RBF, Matern
 def small(kernel=None, **parameters):
     """An instance that trains in a fraction of a second."""
     kernel = Matern(nu=1.5) if kernel is None else kernel
-    return VBGPRegressor(kernel, **{"max_iter": 3, "random_state": 0, **parameters})
+    return VBGPRegressor(kernel, **{"max_iter": 1, "random_state": 0, **parameters})
 
 
 def small_outputs(kernel=None, **parameters):
     """The same for several outputs."""
     kernel = Matern([1.0, 1.0], nu=2.5) if kernel is None else kernel
-    return VBGPRegressor(kernel, **{"max_iter": 4, "random_state": 0, **parameters})
+    return VBGPRegressor(kernel, **{"max_iter": 2, "random_state": 0, **parameters})
 
 
 def small_classifier(kernel=None, **parameters):
     """The same for classes."""
     kernel = Matern(2.0, nu=1.5) if kernel is None else kernel
-    return VBGPClassifier(kernel, **{"max_iter": 3, "random_state": 0, **parameters})
+    return VBGPClassifier(kernel, **{"max_iter": 1, "random_state": 0, **parameters})
 
 
 def predict_from_neighbours(processes, X, y, x, known=None):

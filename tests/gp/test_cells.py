@@ -311,6 +311,12 @@ def test_what_leaves_cells_out(learned, monkeypatch):
     given = small(RBF([1.0, 1.0, 1.0]), n_neighbors=16, max_iter=1)
     assert given.fit(X[:120], y[:120]).n_neighbors_ == 16
     assert small(RBF([1.0, 1.0, 1.0]), max_iter=1).fit(X[:90], y[:90]).n_neighbors_ == 16
+
+
+@pytest.mark.thorough
+def test_outputs_that_learn_from_each_other_and_sums_have_no_cells(learned, monkeypatch):
+    X, y = learned
+    monkeypatch.setattr(_cells, "_LEAST_GAIN", -np.inf)
     Y = np.column_stack([y, np.cos(y)])
     joint = small(RBF([1.0, 1.0, 1.0]), output_covariance="learned", max_iter=1)
     assert joint.fit(X[:120], Y[:120]).n_neighbors_ <= 16

@@ -45,7 +45,7 @@ def test_mean_gradient_is_that_of_predict(n_neighbors):
     """In the user's units, of a mixture of kernels, one of them rough."""
     X, y = make_data(60)
     kernels = [Matern([2.0, 3.0], nu=0.5), RBF([2.0, 3.0])]
-    model = small(kernels, n_neighbors=n_neighbors).fit(X, 10.0 * y)
+    model = small(kernels, n_neighbors=n_neighbors, max_iter=4).fit(X, 10.0 * y)
     places = X[:4] + 0.05
     check_mean_gradient(model, places)
 

@@ -37,7 +37,7 @@ def make_model(kernel=None, **parameters):
 
 @pytest.fixture(scope="module")
 def exact(data):
-    return make_model().fit(*data[:2])
+    return make_model(max_iter=4).fit(*data[:2])
 
 
 @pytest.fixture(scope="module")

@@ -361,7 +361,7 @@ def test_outputs_of_few_rows_and_of_many(data):
     mean, std = model.predict(T, return_std=True)
     assert np.all(np.isfinite(mean))
     assert np.all(std > 0.0)
-    grown = make_model(n_neighbors=20).fit(X[:20], Y[:20])
+    grown = make_model(n_neighbors=20, max_iter=4).fit(X[:20], Y[:20])
     assert len(grown._state.outputs[0].mixture.processes) > 1  # draws
     grown.partial_fit(X[20:22], Y[20:22])
     assert len(grown._state.outputs[0].mixture.processes) == 1

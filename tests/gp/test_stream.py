@@ -358,8 +358,8 @@ def test_outliers_do_not_stop_a_stream_from_learning(data):
     y[45::10] += 5.0
     model = make_model(learn_hyperparameters=True, max_iter=1, forgetting=30)
     trained = set()
-    for i in range(0, 120, 5):
-        model.partial_fit(X[i : i + 5], y[i : i + 5])
+    for i in range(0, 120, 10):
+        model.partial_fit(X[i : i + 10], y[i : i + 10])
         trained.add(model._state.n_seen_trained)
     assert max(np.diff(sorted(trained))) <= 60 and max(trained) >= 90
 

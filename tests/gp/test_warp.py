@@ -123,6 +123,7 @@ def test_values_that_are_normal_stay_and_skewed_ones_are_bent(rng):
     assert fit_values(np.unique(np.append(normal, normal))) == (0.0, 1.0)
 
 
+@pytest.mark.thorough
 def test_skewed_inputs_are_warped_where_that_explains_y():
     X, y = make_counts(400)
     model = VBGPRegressor(random_state=0).fit(X[:100], y[:100])

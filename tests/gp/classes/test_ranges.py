@@ -131,6 +131,12 @@ def test_what_such_a_model_says_is_kept(fitted, monkeypatch):
     assert model.kernels_ == kernels
     p = model.predict_proba(np.where(np.arange(16) == 0, np.nan, X))
     assert_allclose(p.sum(axis=1), 1.0)
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("few_kernels")
+def test_a_warm_start_keeps_the_units(fitted, monkeypatch):
+    regress_alone(monkeypatch)
     again = pickle.loads(pickle.dumps(fitted)).set_params(warm_start=True)
     again.fit(*make_rare(100, n_rare=14))
     assert share_of_ranges(again) > 0.0

@@ -169,7 +169,7 @@ def test_very_few_rows_are_not_judged(rng, d, monkeypatch):
 @pytest.mark.usefixtures("quick_searches", "few_kernels")
 def test_intervals_are_as_wide_as_these_rows_ask(rng, monkeypatch):
     X, y = make_wide(rng, 30)
-    model = VBGPRegressor(max_iter=2, random_state=0)
+    model = VBGPRegressor(max_iter=1, random_state=0)
     verdicts = [Verdict(0.0, 900.0, 0.0), Verdict(1.0, 70.0, 0.25), Verdict(0.5, 900.0, 0.0)]
     verdicts *= 2  # with warped inputs as well; the best one's counts
     monkeypatch.setattr("skvbgp.gp.search._few_rows.judge_folds", lambda *_, **__: verdicts.pop(0))

@@ -267,7 +267,7 @@ def make_wide_starts():
     return [(name, start_process(kernel, gaussian=False)) for name, kernel in named]
 
 
-@pytest.mark.parametrize("many", [29, 30])
+@pytest.mark.parametrize("many", [29, pytest.param(30, marks=pytest.mark.thorough)])
 def test_a_few_of_many_inputs_are_freed(rng, monkeypatch, many):
     """And groups are of rows that are near by these."""
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
