@@ -397,7 +397,7 @@ def test_of_a_training_that_is_stopped_there_is_what_was_at_work(stop_after, cho
 @pytest.mark.thorough
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("goes_on", [False, True])
-@pytest.mark.parametrize("stop_after", [None, 10])
+@pytest.mark.parametrize("stop_after", [None, 7])
 def test_every_pass_counts(monkeypatch, goes_on, stop_after):
     """Those of straight inputs, too, and as long as training was not asked to stop."""
     monkeypatch.setattr("skvbgp.gp._learner._CLEAR_LEAD", np.inf if goes_on else -np.inf)

@@ -374,8 +374,12 @@ def test_extremes_have_a_mode(rng, noise, size):
 def several(monkeypatch):
     """Rows of more places than those that kernels are tried on, and two classes that overlap."""
     monkeypatch.setattr("skvbgp.gp.classes._few_places._TRIAL_PLACES", 40)
-    X, y = make_classes(80)
-    return X, np.where(np.random.default_rng(0).uniform(size=80) < 0.2, y == 0, y > 0)
+    return overlap(80)
+
+
+def overlap(n):
+    X, y = make_classes(n)
+    return X, np.where(np.random.default_rng(0).uniform(size=n) < 0.2, y == 0, y > 0)
 
 
 def fit(X, y, weights=None, max_iter=2, **options):
@@ -414,10 +418,10 @@ def test_rows_of_a_heavier_class_are_no_evidence_of_little_noise(several):
 
 @pytest.mark.parametrize("n_trial, n_probit", [(40, 2), (500, 1)])
 @pytest.mark.every_nth("n_trial", 2)
-def test_of_few_rows_only_the_best_kernel_is(several, monkeypatch, n_trial, n_probit):
+def test_of_few_rows_only_the_best_kernel_is(monkeypatch, n_trial, n_probit):
     """The other parts average over draws of their hyperparameters."""
     monkeypatch.setattr("skvbgp.gp.classes._few_places._TRIAL_PLACES", n_trial)
-    X, y = several
+    X, y = overlap(120)
     useless = RBF(1e-3, length_scale_bounds="fixed")
     kernels, tried = [("S", useless), ("M", Matern(2.0, nu=1.5))], []
     leave_out = ProbitProcess.leave_out

@@ -56,7 +56,7 @@ def test_the_mixture_of_many_rows_is_learned_from_more_that_are_left_out(
     monkeypatch.setattr(_many_rows, "_LEAST_COUNT_RISE", -100.0)
     monkeypatch.setattr(_many_rows, "_NEIGHBOURS_OF_ALL", 50 * 15)
     X, y = make_rows(RBF([1.0, 2.0]), 60)
-    search = replace(make_search(X, y, 15, max_iter=3), rival_k=counts)
+    search = replace(make_search(X, y, 15, max_iter=6), rival_k=counts)
     search.rows.noise = RowNoise(np.linspace(0.2, 1.0, 60), np.zeros(60))
     found = finish(search.run(make_starts(["Matern-1/2", "SE"], gaussian=False), grows=True))
     assert found.k == 15
