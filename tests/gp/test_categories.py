@@ -100,7 +100,7 @@ def test_what_functions_say_of_categories(rng):
     X, y = make_data(40, rng)
     model = make_model(kernel=1.5 * RBF([1.0, 0.8, 3.0])).fit(X, y)
     mean, std = model.predict(X[:5], True, include_noise=False)
-    functions = model.sample_function(2000, random_state=0)
+    functions = model.sample_function(1500, random_state=0)
     for bad in (X[:5, :2], np.hstack([X, X])[:5]):
         with pytest.raises(ValueError, match="features"):
             functions(bad)

@@ -52,6 +52,7 @@ def log_density(model, X, Y):
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 30])
 @pytest.mark.every_nth("n_neighbors", 2)
+@pytest.mark.thorough
 def test_outputs_that_learn_from_each_other_predict_better(data, n_neighbors):
     X, seen, Y = data
     missing = np.isnan(seen)
@@ -149,6 +150,7 @@ def set_coregion(model, coregion):
 
 @pytest.mark.parametrize(("n_neighbors", "atol"), [("auto", 0.15), (20, 0.25)])
 @pytest.mark.every_nth("n_neighbors", 2)
+@pytest.mark.thorough
 def test_draws_have_the_moments_of_all_outputs_together(data, n_neighbors, atol):
     """Near the rows and far away, in the units of y; outputs have neighbours of their own."""
     model = make_model(n_neighbors=n_neighbors, **FIXED).fit(*data[:2])

@@ -111,6 +111,7 @@ def test_intervals_are_wider_where_there_is_more_noise():
 
 
 @pytest.mark.usefixtures("quick_searches")
+@pytest.mark.thorough
 def test_outputs_have_levels_of_their_own():
     """That of the first rises with the function, that of the second falls, the third's is even."""
     X, y = make_rows(70)

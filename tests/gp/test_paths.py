@@ -85,7 +85,7 @@ def with_noise(model, noise):
 )
 @pytest.mark.parametrize("kernel", SMOOTH_AND_ROUGH, ids=repr)
 @pytest.mark.in_turn("n_neighbors")
-@pytest.mark.every_nth("kernel", 4)
+@pytest.mark.every_nth("kernel", 7)
 def test_draws_have_the_moments_of_predict_whatever_the_kernel(kernel, n_neighbors, noise):
     """Whether waves that the rows determine decide, with much noise, or the others."""
     X, y = make_data(80)
@@ -105,6 +105,7 @@ def test_draws_of_a_calibrated_mixture_of_all_rows():
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 15])
 @pytest.mark.every_nth("n_neighbors", 2)
+@pytest.mark.thorough
 def test_draws_of_a_mixture_have_the_moments_of_predict(n_neighbors):
     """With its calibration, and an uncertain scale."""
     X, y = make_data(60)

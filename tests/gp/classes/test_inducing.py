@@ -379,6 +379,7 @@ def test_a_call_that_fails_leaves_the_estimator_as_it_was():
 
 
 @pytest.mark.usefixtures("always")
+@pytest.mark.thorough
 def test_a_new_class_and_a_warm_start_learn_again():
     X, y = make_shells(50)
     first = np.flatnonzero(y < 2)

@@ -533,6 +533,7 @@ def test_a_stream_tells_them_in_any_order():
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.thorough
 def test_a_class_that_comes_later_and_weights_of_new_rows():
     X, y = make_stripes(80, 3)
     first = np.flatnonzero(y < 2)[:35]
@@ -559,6 +560,7 @@ def test_weights_are_repetitions(rng):
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.thorough
 def test_missing_entries(rng):
     X, y = make_stripes(60)
     X[rng.random(X.shape) < 0.1] = np.nan

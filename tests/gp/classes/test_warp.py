@@ -145,7 +145,7 @@ def fitted():
     with pytest.MonkeyPatch.context() as patch:
         try_few_kernels(patch)
         patch.setattr("skvbgp.gp.classes._few_places._N_DRAWS", 2)
-        return VBGPClassifier(max_iter=4, random_state=0).fit(X[:60], y[:60])
+        return VBGPClassifier(max_iter=3, random_state=0).fit(X[:60], y[:60])
 
 
 def share_of_warped(model):
@@ -159,7 +159,7 @@ def test_skewed_inputs_are_warped(fitted, monkeypatch):
     assert share_of_warped(fitted) > 0.5
     assert_array_equal(np.isfinite(fitted.input_warp_[:, 1]), [True, True, False])
     monkeypatch.setattr("skvbgp.gp.classes._few_places.find_warp", lambda *_: None)
-    straight = VBGPClassifier(max_iter=4, random_state=0).fit(X[:60], y[:60])
+    straight = VBGPClassifier(max_iter=3, random_state=0).fit(X[:60], y[:60])
     assert_array_equal(straight.input_warp_, [[np.nan, np.inf]] * 3)
     losses = [log_loss(y[80:], m.predict_proba(X[80:])) for m in (fitted, straight)]
     assert losses[0] < 0.9 * losses[1]
@@ -191,7 +191,7 @@ def test_names_say_what_is_warped_whatever_the_likelihood(fitted):
 def test_length_scales_and_warps_are_in_the_units_of_X(fitted):
     X, y = make_skewed()
     units = np.array([100.0, 0.01, 3.0])
-    scaled = VBGPClassifier(max_iter=4, random_state=0).fit(units * X[:60], y[:60])
+    scaled = VBGPClassifier(max_iter=3, random_state=0).fit(units * X[:60], y[:60])
     assert_allclose(scaled.input_warp_, fitted.input_warp_ * units[:, None], rtol=1e-6)
     scale = fitted._state.coordinates.scale
     for (_, kernel), (name, model, _) in zip(
@@ -208,7 +208,7 @@ def test_length_scales_and_warps_are_in_the_units_of_X(fitted):
 @pytest.mark.parametrize("what", ["gaps", "kernel", "neighbours"])
 def test_where_inputs_stay_as_they_are(what):
     X, y = make_skewed(40)
-    options = {"kernel": RBF()} if what == "kernel" else {"kernel": "auto", "max_iter": 2}
+    options = {"kernel": RBF()} if what == "kernel" else {"kernel": "auto", "max_iter": 1}
     if what == "gaps":
         X[3, 1] = np.nan
     if what == "neighbours":
