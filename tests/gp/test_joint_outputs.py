@@ -249,6 +249,7 @@ def test_an_output_without_noise_keeps_none_beside_a_noisy_one():
     assert noise[0] < 1e-7 * noise[1]
 
 
+@pytest.mark.thorough
 def test_known_noise_is_taken_out_of_the_learned_one(data):
     """In the units of y, for each output."""
     X, seen, _ = data

@@ -374,6 +374,7 @@ def test_intervals_widen_where_the_function_is_rough():
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 30])
 @pytest.mark.every_nth("n_neighbors", 2)
+@pytest.mark.thorough
 def test_intervals_of_any_size_hold_what_they_promise(n_neighbors):
     X, y = make_data(700)
     kernels = [Matern([2.0, 3.0], nu=0.5), Matern([2.0, 3.0], nu=2.5)]

@@ -33,7 +33,7 @@ def test_objective(rng):
 
 def test_the_end_is_a_maximum(rng, monkeypatch):
     monkeypatch.setattr(_shape, "_TOL", -np.inf)
-    monkeypatch.setattr(_shape, "_MAX_ITER", 3000)
+    monkeypatch.setattr(_shape, "_MAX_ITER", 2000)
     z, weight = skewed(rng, 60), rng.uniform(0.5, 2.0, 60)
     pi, a, b = _shape._explain(z, weight)
 

@@ -194,6 +194,7 @@ def kept(monkeypatch, eager):
 @several_outputs
 @pytest.mark.parametrize("n_neighbors", ["auto", 25])
 @pytest.mark.in_turn("n_neighbors")
+@pytest.mark.thorough
 def test_gradients_of_several_outputs_are_those_of_warped_predictions(outputs, n_neighbors):
     """Of kernels whose functions have some, as these few."""
     X, Y = make_outputs(40)

@@ -342,6 +342,7 @@ def test_weights_are_repetitions(rng):
 
 
 @pytest.mark.usefixtures("always")
+@pytest.mark.thorough
 def test_missing_entries(rng):
     X, y = make_shells(120)
     X[rng.random(X.shape) < 0.1] = np.nan

@@ -31,6 +31,7 @@ def test_few_rows_are_no_less_likely_than_promised_when_they_are_left_out(monkey
     assert_allclose(np.mean((y - mean) ** 2 / variance), 1.0)
 
 
+@pytest.mark.usefixtures("unjudged")
 def test_lines_may_be_steep():
     """What shares leave of a hundred per cent, next to nothing: gentle slopes say it is noise."""
     rng = np.random.default_rng(1)

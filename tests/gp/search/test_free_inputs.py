@@ -175,6 +175,7 @@ def test_functions_of_few_of_many_inputs_are_learned(rng, monkeypatch):
 
 
 @pytest.mark.usefixtures("few_kernels")
+@pytest.mark.thorough
 def test_a_warm_start_leaves_them_as_they_are(rng, monkeypatch):
     def prefer_freed(*_, learn=None, **__):
         return Verdict(float(learn is free_inputs), 1.0, 0.0)
@@ -216,7 +217,7 @@ def test_rows_without_a_part_in_training_decide(rng, monkeypatch, is_better):
         return Verdict(1.0 if is_better else -1.0, 3.0, 0.0)
 
     monkeypatch.setattr(_few_rows, "judge_folds", judge)
-    X, y = make_rows(rng, 40, 21)
+    X, y = make_rows(rng, 30, 21)
     state = VBGPRegressor(max_iter=2, random_state=0).fit(X, y)._state
     assert free_inputs in learners
     assert all(any(process.tied) == is_better for process in state.mixture.processes)
