@@ -95,6 +95,7 @@ def test_outputs_of_other_kinds_stay_apart():
 
 
 @pytest.mark.usefixtures("second_apart")
+@pytest.mark.thorough
 def test_rows_of_one_that_are_at_few_places_are_left_out_one_by_one():
     """As those of a model of its own, in whose predictions they are one."""
     rng = np.random.default_rng(0)

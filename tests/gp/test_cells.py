@@ -324,6 +324,7 @@ def test_outputs_that_learn_from_each_other_and_sums_have_no_cells(learned, monk
     assert parts.n_inducing_ == 10 and parts.n_neighbors_ <= 16
 
 
+@pytest.mark.thorough
 def test_how_many_cells_there_are_and_how_many_rows_predict_their_places(learned, monkeypatch):
     """At least so many rows; fewer cells if factors of so many took too long."""
     X, y = learned

@@ -88,7 +88,7 @@ def test_what_is_known_is_not_learned():
     y_var = np.where(rng.uniform(size=150) < 0.5, 0.0, 1.0)
     y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(150) + np.sqrt(y_var) * rng.standard_normal(150)
     places = np.linspace(-3.0, 3.0, 50)[:, None]
-    model = small(1.0 * RBF(), n_neighbors=40, max_iter=10)
+    model = small(1.0 * RBF(), n_neighbors=40, max_iter=5)
     told = clone(model).fit(X, y, y_var=y_var)
     model.fit(X, y)
     assert told.noise_variance_ < 0.05 < 0.3 < model.noise_variance_

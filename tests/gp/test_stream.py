@@ -288,6 +288,7 @@ def test_rows_of_two_functions_are_not_learned_from(n_before, memory, step, rng)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.every_nth("weighted", 2)
 def test_a_change_within_a_chunk_is_where_it_is(weighted, rng):
     """Rows with weights are kept in another order than that in which they came."""
     X = rng.uniform(-2.0, 2.0, (60, 1))

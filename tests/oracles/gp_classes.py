@@ -134,9 +134,12 @@ def propagate_expectations(K, mean, counts, t):
     place, label = np.array(votes).T
     tau, nu = np.zeros(len(votes)), np.zeros(len(votes))
     for _ in range(25):
+        before = tau.copy(), nu.copy()
         for k, (i, c) in enumerate(votes):
             centre, variance = condition_on_sites(K, mean, place, tau, nu, without=k)
             tau[k], nu[k] = match_site(centre[i], variance[i, i], c, t[i])
+        if np.allclose((tau, nu), before, rtol=1e-11, atol=1e-12):
+            break
     return place, label, tau, nu
 
 

@@ -125,6 +125,7 @@ def test_parts_are_judged_by_what_they_learn_as_all_rows_did():
 
 
 @pytest.mark.parametrize("lead, follows", [(3.0, False), (5.0, True)])
+@pytest.mark.every_nth("lead", 2)
 def test_parts_follow_the_first_trial_where_the_best_had_to(lead, follows):
     X, y = make_rows(RBF([1.0, 2.0]), 30)
     search = make_search(X, y, 200)

@@ -133,7 +133,12 @@ def make_smooth(X):
 
 
 @pytest.mark.parametrize(
-    "counts, most, k", [((8, 60), 149, 60), ((8, 60), 150, 300), ((8,), 150, 8)]
+    "counts, most, k",
+    [
+        ((8, 60), 149, 60),
+        ((8, 60), 150, 300),
+        pytest.param((8,), 150, 8, marks=pytest.mark.thorough),
+    ],
 )
 def test_smooth_functions_are_predicted_from_many_neighbours(monkeypatch, counts, most, k):
     """From all rows if there are few enough, also of those that a stream will bring."""
