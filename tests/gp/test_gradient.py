@@ -107,7 +107,7 @@ def test_importance_is_the_share_in_the_variation(n_neighbors):
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 50])
-@pytest.mark.every_nth("n_neighbors", 2)
+@pytest.mark.thorough
 def test_importance_is_as_uncertain_as_the_processes_differ(n_neighbors):
     """By the belief in them, which near rows have a say in; weights count as copies."""
     X, y = make_irrelevant(60)

@@ -220,7 +220,7 @@ def test_outputs_are_predicted_together_as_each_alone(data, n_neighbors):
 
 
 @pytest.mark.parametrize("which", ["exact", "near"])
-@pytest.mark.every_nth("which", 2)
+@pytest.mark.thorough
 def test_methods_agree(data, which, request):
     T, model = data[2], request.getfixturevalue(which)
     mean, std = model.predict(T, return_std=True)

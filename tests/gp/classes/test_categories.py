@@ -205,6 +205,7 @@ def test_streams_weights_and_routes(rng):
     assert_allclose(np.divide(*balanced.predict_proba(X).T[::-1]), 2.0 * odds, rtol=1e-8)
 
 
+@pytest.mark.thorough
 def test_pipelines_and_searches(rng):
     pd = pytest.importorskip("pandas")
     X, y = make_data(40, rng)

@@ -296,13 +296,10 @@ def test_there_are_none_where_all_rows_predict():
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize(
     "class_weight",
-    [
-        pytest.param(None, marks=pytest.mark.thorough),
-        pytest.param("balanced", marks=pytest.mark.thorough),
-        {2: 3.0},
-    ],
+    [None, "balanced", {2: 3.0}],
     ids=str,
 )
+@pytest.mark.thorough
 def test_new_rows_are_known_at_once_in_any_order(class_weight, rng):
     X, y = make_shells(140)
     weights = rng.uniform(0.5, 2.0, 140)

@@ -194,6 +194,7 @@ def refuse(*_, **__):
 
 
 @pytest.mark.usefixtures("few_kernels")
+@pytest.mark.thorough
 def test_inputs_that_are_not_many_have_length_scales_anyway(rng, monkeypatch):
     monkeypatch.setattr(_few_rows, "free_inputs", refuse)
     X, y = make_rows(rng, 24, 21)
