@@ -225,8 +225,8 @@ class FewPlacesSearch(ClassSearch):
         """Try kernels with a probit likelihood, those that were freed if any were.
 
         Of few places only the best, of more also one whose length scales are alike. Beside them an
-        ANOVA kernel, if no entries are missing. A row of a weight is one row to them, see `single`:
-        as several that agree it would be evidence that nobody has seen.
+        ANOVA kernel. A row of a weight is one row to them, see `single`: as several that agree it
+        would be evidence that nobody has seen.
         """
         freed = list_freed(trials)
         if self._is_small:
@@ -241,9 +241,8 @@ class FewPlacesSearch(ClassSearch):
         ]
         if freed and not self._is_small:
             starts.append((ALIKE_KERNEL, start_alike_process(self.d, owners, n_classes)))
-        if freed and not self._has_gaps:
-            anova = start_anova_process(self.d, owners, n_classes)
-            starts.append((f"ANOVA{PROBIT}", anova))
+        if freed:
+            starts.append((f"ANOVA{PROBIT}", start_anova_process(self.d, owners, n_classes)))
         return self.try_models(starts, [(self.votes.single,)], _PROBIT_ITERATIONS)
 
     # -- belief ----------------------------------------------------------------------------------
