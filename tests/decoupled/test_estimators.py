@@ -9,11 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.callback import ScoringMonitor
-from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import log_loss
-from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import StandardScaler
 
 from skvbgp.base import Targets
 from skvbgp.decoupled import DecoupledGPClassifier, DecoupledGPRegressor
@@ -369,17 +365,6 @@ def test_probabilities_are_averages_over_the_latent_function():
     expected = norm.cdf(mean + np.sqrt(variance) * nodes) @ weights / weights.sum()
     assert np.all(variance > 0.1)
     assert_allclose(model.predict_proba(places)[:, 1], expected, rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_ten_classes():
-    """Ten functions on one basis are good after few steps: they start in units of the noise."""
-    X, y = load_digits(return_X_y=True)
-    X, X_test, y, y_test = train_test_split(X, y, random_state=0, train_size=500, test_size=300)
-    scaler = StandardScaler().fit(X)
-    model = DecoupledGPClassifier(200, 60, max_iter=10, random_state=0)
-    probabilities = model.fit(scaler.transform(X), y).predict_proba(scaler.transform(X_test))
-    assert log_loss(y_test, probabilities) < 0.35
 
 
 @pytest.mark.thorough

@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
+from sklearn.datasets import load_digits
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
 
 from skvbgp._core.scaling import Coordinates
-from skvbgp.decoupled import DecoupledGPRegressor
+from skvbgp.decoupled import DecoupledGPClassifier, DecoupledGPRegressor
 from skvbgp.decoupled._basis import Basis, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
 from skvbgp.decoupled._likelihoods import Gaussian, Poisson, Probit, StudentT
@@ -209,3 +213,14 @@ def test_search_starts_with_little_noise_besides():
     model = model_of(GeneralizedSE(0.0, np.full(14, 0.5 * np.log(14))), 0.5)
     _, log_noise = find_hyperparameters(model, X, (y - y.mean()) / y.std())
     assert np.exp(log_noise) < 0.1
+
+
+@pytest.mark.slow
+def test_ten_classes():
+    """Ten functions on one basis are good after few steps: they start in units of the noise."""
+    X, y = load_digits(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(X, y, random_state=0, train_size=500, test_size=300)
+    scaler = StandardScaler().fit(X)
+    model = DecoupledGPClassifier(200, 60, max_iter=10, random_state=0)
+    probabilities = model.fit(scaler.transform(X), y).predict_proba(scaler.transform(X_test))
+    assert log_loss(y_test, probabilities) < 0.35
