@@ -50,13 +50,13 @@ def test_features_of_points_average_to_their_covariances(form, rng):
     shape = (4,) if form is GeneralizedSE else (4, 2)
     points = Basis(rng.standard_normal((4, 2)), rng.uniform(-0.4, 0.4, shape))
     rows, average = Basis(rng.standard_normal((3, 2))), np.zeros((7, 4))
-    for _ in range(100):
+    for _ in range(200):
         features = BasisFeatures.draw(kernel, 2, rng)
         of_points = features(points)
-        average += np.vstack([features(rows), of_points]) @ of_points.T / 100
+        average += np.vstack([features(rows), of_points]) @ of_points.T / 200
     expected = np.vstack([kernel(rows, points), kernel(points, points)])
-    # 50,000 waves; each product has a deviation of a few times the variance at most
-    assert_allclose(average, expected, atol=2.0 * 5.0 * 3.0 / np.sqrt(100 * 512))
+    # 100,000 waves; each product has a deviation of a few times the variance at most
+    assert_allclose(average, expected, atol=2.0 * 5.0 * 3.0 / np.sqrt(200 * 512))
 
 
 @every

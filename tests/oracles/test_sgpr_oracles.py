@@ -482,15 +482,15 @@ def test_predict_closed_quadrature(problem, jitter):
 
 
 def test_predict_monte_carlo(problem):
-    """2000 draws: means within 5 standard errors, variances within 5 errors of sqrt(2 / n)."""
+    """5000 draws: means within 5 standard errors, variances within 5 %."""
     Z, m, S = pick(problem, "Z m S")
     Xs = np.random.default_rng(11).normal(size=(4, 2))
     mean, var = sgpr.predict_closed(Xs, Z, m, S, *pick(problem, Q))
     mean_mc, var_mc = sgpr.predict_monte_carlo(
-        Xs, Z, m, S, *pick(problem, Q), np.random.default_rng(12), 2_000
+        Xs, Z, m, S, *pick(problem, Q), np.random.default_rng(12), 5_000
     )
-    assert np.all(np.abs(mean_mc - mean) < 5.0 * np.sqrt(var / 2_000))
-    assert_allclose(var_mc, var, rtol=5.0 * np.sqrt(2.0 / 2_000))
+    assert np.all(np.abs(mean_mc - mean) < 5.0 * np.sqrt(var / 5_000))
+    assert_allclose(var_mc, var, rtol=0.05)
 
 
 # --- prediction with a block, App. F.2 ----------------------------------------------------

@@ -183,14 +183,14 @@ def test_functions_come_from_any_draw_of_alpha():
     few = count_draws(5, len(draws), posterior._measure_between(posterior._state.rows))
     assert few < len(draws)
     owners = []
-    for seed in range(12):
+    for seed in range(25):
         paths = posterior.draw_functions(5, np.random.RandomState(seed)).paths
         assert len(paths) == few
         assert sum(len(path.members) for path in paths) == 5
         owners += [i for path in paths for i, R in enumerate(draws) if R is path.R]
     counts = np.bincount(owners, minlength=len(draws))
     share = few / len(draws)
-    assert_allclose(counts, 12 * share, atol=5.0 * np.sqrt(12 * share * (1.0 - share)))
+    assert_allclose(counts, 25 * share, atol=5.0 * np.sqrt(25 * share * (1.0 - share)))
     assert len(posterior.draw_functions(10_000, np.random.RandomState(0)).paths) == len(draws)
 
 
